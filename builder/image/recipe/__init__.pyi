@@ -1,7 +1,6 @@
-from .expect import expectation, first_parts
 from .probe_file import bundle, kept_bundle
 from .quote import env_name, value
-from .rendering import pip_of, render
+from .rendering import expectation, first_parts, pip_of, render
 from .slim import LEFT_OUT, left_out
 from .values import Recipe, RecipeSetting, RecipeStep, write
 

@@ -1,6 +1,5 @@
 from .bwrap import View, environment, require, run, run_script
-from .group import control_group
-from .watch import Limits
+from .watch import Limits, control_group
 
 __all__ = [
     "Limits",

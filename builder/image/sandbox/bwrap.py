@@ -16,8 +16,7 @@ from threading import Event
 
 from builder.core.errors import CancelledError, CommandError, MissingToolError
 from builder.image.sandbox import seccomp
-from builder.image.sandbox.group import control_group
-from builder.image.sandbox.watch import Limits, Watched
+from builder.image.sandbox.watch import Limits, Watched, control_group
 
 _ENTER = Path(__file__).with_name("enter.py")
 _OURS = 8

@@ -1,4 +1,9 @@
-"""One project's sources, laid out beside a system to build them in; and the calls of its build backend."""
+"""One project's sources, laid out beside a system to build them in; and the calls of its build backend.
+
+A build finds some programs before the system's own: compilers in a wrapper, and those of required wheels. One
+that compiles also has more time and room, and several jobs. The number of jobs must not show in the result;
+it is built twice and compared like any other.
+"""
 
 import contextlib
 import importlib.metadata
@@ -21,11 +26,12 @@ from builder.core.documents import MalformedError, parse_json
 from builder.core.errors import CellError
 from builder.core.model import Sdist, Wheel
 from builder.image.compose import FOLDER
+from builder.image.layers import MTIME
 from builder.image.sandbox import Limits, View, run
-from builder.image.sdist import advice, binaries, programs
+from builder.image.sdist import advice
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.unpack import BuildSystem, refuse_address
-from builder.image.wheels import Archive
+from builder.image.wheels import Archive, EntryPointError, entry_points, scripts
 from builder.plan.lock import host_platform
 from builder.sources.index import MACHINES, Index, Target
 
@@ -39,10 +45,29 @@ if sys.version_info >= (3, 12):
 ``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
 _STANDALONE = f"{FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
-_EPOCH = 315619200
-"""1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
 _UNREAD = re.compile(r"\./(usr/share/(doc|man|locale)|var/cache|var/lib/dpkg(?!/info/.*\.list$))/")
 """dpkg's lists of files name the package of a library."""
+COMPILING = Limits(seconds=3600, processes=1024, memory=4 << 30)
+"""An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two
+busy cores."""
+_COMPILERS = re.compile(r"(?:[a-z0-9_]+-linux-gnu-)?(?:cc|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+)(?:-\d+)?")
+WRAPPER = b"""#!/bin/sh
+# What is made for the processor of one machine is not made for others.
+for word; do
+    case $word in
+    -march=native | -mtune=native | -mcpu=native)
+        echo "${0##*/}: $word is not taken: the result would depend on this machine's processor" >&2
+        exit 1
+        ;;
+    esac
+done
+exec "/usr/bin/${0##*/}" "$@"
+"""
+"""In front of every compiler. A build that only tries whether the option is there goes on without it."""
+_TOOLS = ".bin"
+"""Below the folder of the wheels; no module has such a name."""
+_POINTS = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
+_SCRIPT = re.compile(r"[^/]+\.data/scripts/(?P<name>[^/]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +112,10 @@ class BuildEnvironment:
                 with Archive(paths[wheel.sha256]) as archive:
                     _lay_wheel(archive, target)
                     if self.compiles:
-                        folder = target / programs.FOLDER
-                        programs.lay(archive, folder, program=self.program, python=self.python)
+                        folder = target / _TOOLS
+                        lay_programs(archive, folder, program=self.program, python=self.python)
             if self.compiles:
-                programs.wrap(self.root, target / programs.FOLDER)
+                wrap_compilers(self.root, target / _TOOLS)
             (target / INSIDE.name).write_bytes(INSIDE.read_bytes())
             (target / "sitecustomize.py").write_bytes(SITE)
         except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
@@ -144,7 +169,7 @@ class BuildEnvironment:
     def libraries(self, content: wheels.Content) -> tuple[str, ...]:
         """The Debian packages whose libraries a wheel's files load."""
         machine = MACHINES[host_platform()]
-        return binaries.loaded(content, self.root, machine=machine, what=self.sdist.file)
+        return wheels.loaded(content, self.root, machine=machine, what=self.sdist.file)
 
     @cached_property
     def _limits(self) -> Limits:
@@ -158,7 +183,7 @@ class BuildEnvironment:
             "path": self.system.path,
             "source": f"/sdist/{self.source.name}",
             "work": "/build",
-            "epoch": _EPOCH,
+            "epoch": MTIME,
         }
         limits = self._limits
         return run(
@@ -170,7 +195,7 @@ class BuildEnvironment:
                 at="/build",
             ),
             what=what,
-            env=_ENVIRONMENT | self._paths | (programs.environment() if self.compiles else {}),
+            env=_ENVIRONMENT | self._paths | (jobs() if self.compiles else {}),
             limits=limits,
             cancel=self.cancel,
             advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
@@ -179,7 +204,7 @@ class BuildEnvironment:
     @property
     def _paths(self) -> dict[str, str]:
         """``python3`` is the build's Python, whatever else the system may have."""
-        tools = f"/requires/{programs.FOLDER}:" if self.compiles else ""
+        tools = f"/requires/{_TOOLS}:" if self.compiles else ""
         if not self.program.startswith(f"/{_STANDALONE}/"):
             return {"PATH": f"{tools}{_ENVIRONMENT['PATH']}"}
         # Without /proc, as here, the loader does not know what lies beside a program.
@@ -205,7 +230,7 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
-    "SOURCE_DATE_EPOCH": str(_EPOCH),
+    "SOURCE_DATEMTIME": str(MTIME),
 }
 
 
@@ -247,3 +272,44 @@ def _lay(rootfs: Path, folder: Path) -> None:
     for name in ("build", "dev", "tmp", "requires", "sdist"):  # the sandbox mounts something there
         (folder / name).mkdir(exist_ok=True)
     folder.chmod(0o755)
+
+
+def jobs() -> dict[str, str]:
+    """How many jobs the common build tools may run: one a processor, if each can have 2 GiB of memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    jobs = str(max(1, min(len(os.sched_getaffinity(0)), memory // (2 << 30))))
+    # setuptools, PyTorch's extensions; CMake 3.12 and later; NumPy's distutils.
+    return dict.fromkeys(("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NPY_NUM_BUILD_JOBS"), jobs)
+
+
+def wrap_compilers(root: Path, folder: Path) -> None:
+    """Put :data:`WRAPPER` into ``folder``, under the name of each compiler that the system has."""
+    folder.mkdir(exist_ok=True)
+    for path in (root / "usr/bin").iterdir():
+        if _COMPILERS.fullmatch(path.name):
+            (folder / path.name).write_bytes(WRAPPER)
+            (folder / path.name).chmod(0o755)
+
+
+def lay_programs(archive: Archive, folder: Path, *, program: str, python: str) -> None:
+    """Put the programs of a wheel into ``folder``, for the ``program`` of the build's Python."""
+    folder.mkdir(exist_ok=True)
+    for name, content in _programs(archive, program, python):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o755)
+
+
+def _programs(archive: Archive, interpreter: str, python: str) -> Iterator[tuple[str, bytes]]:
+    for member in archive.members:
+        if _POINTS.fullmatch(member):
+            try:
+                points = entry_points(archive.read(member).decode())
+                yield from scripts(points, interpreter=interpreter, python=python, style="endswith")
+            except (EntryPointError, UnicodeDecodeError):
+                continue  # a build that needs it fails by itself, and says of what
+        elif script := _SCRIPT.fullmatch(member):
+            content = archive.read(member, most=256 << 20)  # cmake's is large
+            # https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+            if content.startswith(b"#!python"):
+                content = f"#!{interpreter}\n".encode() + content.partition(b"\n")[2]
+            yield script["name"], content

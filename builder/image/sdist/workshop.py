@@ -19,9 +19,8 @@ from builder.core.files import read_cached, write_cached, write_whole
 from builder.core.model import Compilation, Sdist, Wheel, WheelSource
 from builder.image.compose import Pythons, cached_rootfs
 from builder.image.sandbox import Limits
-from builder.image.sdist import programs
 from builder.image.sdist import wheel as wheels
-from builder.image.sdist.bench import INSIDE, BuildEnvironment, laid_out
+from builder.image.sdist.bench import COMPILING, INSIDE, WRAPPER, BuildEnvironment, laid_out
 from builder.image.sdist.unpack import build_system, unpack
 from builder.plan.lock import BuildRoot, choose_sdist, host_platform
 from builder.sources.debian import Debian
@@ -171,7 +170,7 @@ class Workshop:
         if source.interpreter is not None:
             document["interpreter"] = source.interpreter.sha256
         if source.compiled is not None:
-            document["wrapper"] = hashlib.sha256(programs.WRAPPER).hexdigest()
+            document["wrapper"] = hashlib.sha256(WRAPPER).hexdigest()
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
@@ -191,7 +190,7 @@ class Workshop:
                 system=build_system(source, what=made_of.sdist.file),
                 compiles=compiles,
                 cache=self.cache,
-                limits=programs.LIMITS if compiles else self.limits,
+                limits=COMPILING if compiles else self.limits,
                 cancel=self.cancel,
             )
 

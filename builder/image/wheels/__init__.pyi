@@ -1,8 +1,18 @@
 from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
 from .convert import LAYOUT, obtain_layer, refuse_collisions
 from .excerpt import excerpt_of, is_library, is_source
-from .launchers import NAMED_FOR_PYTHON, EntryPointError, entry_points, scripts, style
-from .wheel import SITE, Tree, check_python, check_tags, parents
+from .wheel import (
+    NAMED_FOR_PYTHON,
+    SITE,
+    EntryPointError,
+    Tree,
+    check_python,
+    check_tags,
+    entry_points,
+    parents,
+    scripts,
+    style,
+)
 
 __all__ = [
     "DEEPEST_PATH",

@@ -5,6 +5,7 @@ prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a te
 """
 
 import base64
+import configparser
 import csv
 import email.parser
 import functools
@@ -15,18 +16,53 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
+from typing import Literal
 
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from builder.core.documents import shown
 from builder.core.errors import CellError
 from builder.core.model import Cell, Wheel
 from builder.image.recipe import left_out
 from builder.image.wheels.archive import Archive, Member
-from builder.image.wheels.launchers import EntryPointError, Style, entry_points, scripts
 from builder.sources.index import Target, rank, takes, wheel_name
 
+Style = Literal["re", "endswith", "removesuffix"]
+
+_TEMPLATES: dict[Style, str] = {
+    "re": """\
+# -*- coding: utf-8 -*-
+import re
+import sys
+from {module} import {top}
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit({attribute}())
+""",
+    "endswith": """\
+import sys
+from {module} import {top}
+if __name__ == '__main__':
+    if sys.argv[0].endswith('.exe'):
+        sys.argv[0] = sys.argv[0][:-4]
+    sys.exit({attribute}())
+""",
+    "removesuffix": """\
+import sys
+from {module} import {top}
+if __name__ == '__main__':
+    sys.argv[0] = sys.argv[0].removesuffix('.exe')
+    sys.exit({attribute}())
+""",
+}
+"""The scripts that pip has written for a wheel's entry points: distlib's until 25.1, its own since (class
+``PipScriptMaker`` in ``pip/_internal/operations/install/wheel.py``), and one for Python 3.9 and later since
+26.0. Which one an image gets follows the pip in its lock, because the plain way installs with that one."""
+NAMED_FOR_PYTHON = ("pip", "setuptools")
+"""Distributions whose scripts pip names after the Python that it installs for."""
+_TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
 PREFIX = "opt/runtime"
 SITE = f"{PREFIX}/lib/python/site-packages"
 _BIN = f"{PREFIX}/bin"
@@ -42,6 +78,65 @@ _ROOTS = {
 """The folders of the installation schemes."""
 _LARGEST_RECORD, _LARGEST_POINTS = 16 << 20, 256 << 10
 """Bytes of RECORD, 5 MiB for a wheel of 40,000 files, and of entry_points.txt."""
+
+
+class EntryPointError(ValueError):
+    """An entry point that no script can be made for."""
+
+
+def style(pip: str) -> Style:
+    """The template of this version of pip."""
+    version = Version(pip)
+    if version >= Version("26.0"):
+        return "removesuffix"
+    return "endswith" if version >= Version("25.2") else "re"
+
+
+def entry_points(text: str) -> dict[str, str]:
+    """Console and graphical scripts of an ``entry_points.txt``: name → target. On Linux the two are alike."""
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(text)
+    except configparser.Error as problem:
+        raise EntryPointError(f"entry_points.txt cannot be read: {problem}") from problem
+    groups = filter(parser.has_section, ("console_scripts", "gui_scripts"))
+    return {name: target for group in groups for name, target in parser.items(group)}
+
+
+def scripts(
+    points: dict[str, str], *, interpreter: str, python: str, style: Style
+) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each script; ``python`` is ``3.9``. Raises :class:`EntryPointError`."""
+    for name, target in _named_for(python, points).items():
+        if name in ("", ".", "..") or "/" in name or name != shown(name) or len(name.encode()) > 255:
+            raise EntryPointError(f"entry point {shown(name, most=60)!r} is no file name")
+        match = _TARGET.fullmatch(target)
+        if match is None:
+            raise EntryPointError(f"entry point {name} = {target} names no callable in a module")
+        attribute = match["attribute"]
+        body = _TEMPLATES[style].format(
+            module=match["module"], top=attribute.partition(".")[0], attribute=attribute
+        )
+        yield name, f"#!{interpreter}\n{body}".encode()
+
+
+def _named_for(python: str, points: dict[str, str]) -> dict[str, str]:
+    """``points`` with the versioned names that pip gives to itself and to ``easy_install``.
+
+    Same rule as ``get_console_script_specs`` in ``pip/_internal/operations/install/wheel.py``.
+    """
+    rest = dict(points)
+    named: dict[str, str] = {}
+    for name, versioned, pattern in (
+        ("pip", (f"pip{python.partition('.')[0]}", f"pip{python}"), r"pip(\d+(\.\d+)?)?"),
+        ("easy_install", (f"easy_install-{python}",), r"easy_install(-\d+\.\d+)?"),
+    ):
+        target = rest.pop(name, None)
+        if target:
+            named |= dict.fromkeys((name, *versioned), target)
+            rest = {k: v for k, v in rest.items() if not re.fullmatch(pattern, k)}
+    return named | rest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from sandbox_system import system
 from builder.core.errors import CommandError
 from builder.image.sandbox import Limits, View
 from builder.image.sandbox import run as foreign
-from builder.image.sandbox.group import control_group
+from builder.image.sandbox.watch import control_group
 
 TOGETHER = """
 import os, time

@@ -8,7 +8,7 @@ import pytest
 from elf_files import library
 
 from builder.core.errors import CellError
-from builder.image.sdist.binaries import loaded
+from builder.image.sdist.wheel import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doubles.python_mirror import installed
 
-from builder.image.sdist import programs
-from builder.image.sdist.bench import SITE
+from builder.image.sdist.bench import SITE, WRAPPER, jobs, lay_programs, wrap_compilers
 from builder.image.wheels.archive import Archive
 
 if TYPE_CHECKING:
@@ -24,14 +23,14 @@ def test_each_compiler_of_the_system_is_wrapped(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in (*there, "gcc-ar", "ccache", "python3.11", "x86_64-linux-gnu-ld"):
         (folder / name).touch()
-    programs.wrap(tmp_path, tmp_path / "wrapped")
+    wrap_compilers(tmp_path, tmp_path / "wrapped")
     assert {path.name for path in (tmp_path / "wrapped").iterdir()} == there
 
 
 @pytest.mark.parametrize("option", ["-march=native", "-mtune=native", "-mcpu=native"])
 def test_code_for_this_very_processor_is_refused(tmp_path: Path, option: str) -> None:
     path = tmp_path / "echo"  # stands for a compiler: the wrapper goes on to /usr/bin of its own name
-    path.write_bytes(programs.WRAPPER)
+    path.write_bytes(WRAPPER)
     path.chmod(0o755)
     plain = subprocess.run([path, "-O2", "a b.c"], capture_output=True, text=True, check=True)
     assert plain.stdout == "-O2 a b.c\n"
@@ -41,9 +40,9 @@ def test_code_for_this_very_processor_is_refused(tmp_path: Path, option: str) ->
 
 
 def test_jobs_are_no_more_than_processors() -> None:
-    jobs = set(programs.environment().values())
-    assert len(jobs) == 1
-    assert 1 <= int(jobs.pop()) <= len(os.sched_getaffinity(0))
+    numbers = set(jobs().values())
+    assert len(numbers) == 1
+    assert 1 <= int(numbers.pop()) <= len(os.sched_getaffinity(0))
 
 
 def test_programs_of_wheels_are_there(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_programs_of_wheels_are_there(tmp_path: Path) -> None:
         wheel.writestr("tool-1.data/scripts/ninja", b"\x7fELF")
         wheel.writestr("tool-1.data/scripts/old", b"#!python\nprint(1)\n")
     with Archive(tmp_path / "tool.whl") as archive:
-        programs.lay(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
+        lay_programs(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
     made = {path.name: path.read_bytes() for path in (tmp_path / "bin").iterdir()}
     assert made["meson"].startswith(b"#!/usr/bin/python3.11\nimport sys\nfrom tool.main import run\n")
     assert made["ninja"] == b"\x7fELF"
@@ -64,7 +63,7 @@ def test_entry_points_that_cannot_be_read_are_passed_over(tmp_path: Path) -> Non
     with zipfile.ZipFile(tmp_path / "tool.whl", "w") as wheel:
         wheel.writestr("tool-1.dist-info/entry_points.txt", "no section = 1\n")
     with Archive(tmp_path / "tool.whl") as archive:
-        programs.lay(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
+        lay_programs(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
     assert not list((tmp_path / "bin").iterdir())
 
 

@@ -12,8 +12,7 @@ from layer_wheels import Builder, Content
 
 from builder.core.errors import CellError
 from builder.image.wheels.archive import Archive
-from builder.image.wheels.launchers import style
-from builder.image.wheels.wheel import Tree
+from builder.image.wheels.wheel import Tree, style
 
 if TYPE_CHECKING:
     from pathlib import Path

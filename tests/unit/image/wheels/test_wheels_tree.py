@@ -18,8 +18,16 @@ from builder.core.errors import CellError
 from builder.image.wheels.archive import Archive
 from builder.image.wheels.convert import write_layer
 from builder.image.wheels.excerpt import Excerpt
-from builder.image.wheels.launchers import EntryPointError, entry_points, scripts, style
-from builder.image.wheels.wheel import SITE, Tree, check_python, check_tags
+from builder.image.wheels.wheel import (
+    SITE,
+    EntryPointError,
+    Tree,
+    check_python,
+    check_tags,
+    entry_points,
+    scripts,
+    style,
+)
 from builder.sources.index.target import takes
 
 if TYPE_CHECKING:
