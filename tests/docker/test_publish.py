@@ -29,9 +29,9 @@ from builder.pipeline.schedule import Hooks
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.net.http import Client
-from builder.sources.oci.auth import Login
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image, staged_reference
+from builder.sources.oci.wire import Login
 from builder.verify.evidence.cosign import Signer
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import ReportStore, key_of

@@ -17,9 +17,9 @@ from registry import LoopbackRegistry, serve
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
-from builder.sources.oci.auth import Login
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import INDEX, MANIFEST
+from builder.sources.oci.wire import Login
 
 if TYPE_CHECKING:
     from collections.abc import Callable

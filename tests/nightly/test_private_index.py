@@ -23,7 +23,7 @@ import pytest
 import requests
 from doubles.http_server import Answer, Request, Server
 
-from builder.sources.index.settings import from_user
+from builder.sources.index.uv import from_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

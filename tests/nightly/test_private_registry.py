@@ -21,9 +21,9 @@ from rtbuild_command import rtbuild
 from test_publish import store_double
 
 from builder.sources.net.http import Client
-from builder.sources.oci.auth import Login
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
+from builder.sources.oci.wire import Login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

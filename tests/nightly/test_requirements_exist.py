@@ -15,8 +15,7 @@ from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load
-from builder.sources.index.availability import pages
-from builder.sources.index.client import Index
+from builder.sources.index.client import Index, pages
 from builder.sources.index.target import Target, environment, rank, takes, wheel_name
 
 pytestmark = pytest.mark.long

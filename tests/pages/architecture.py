@@ -18,7 +18,7 @@ WALK = (
     ("the lock, else the facts, say whether the cell can work", "plan.facts.rules.checking", "check"),
     ("everything is fixed by content", "plan.lock.pinning", "pin"),
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),
-    ("the run decides what is there already", "pipeline.cell_plan", "plan_cells"),
+    ("the run decides what is there already", "pipeline.build", "plan_cells"),
     ("wheels, base and Python are fetched", "pipeline.fetch", "fetch_wheels"),
     ("each wheel gets its layer", "plan.lock.wheel_layers", "groups_of"),
     ("a wheel becomes the tar of a layer", "image.wheels.convert", "write_layer"),

@@ -27,9 +27,9 @@ from builder.image.wheels.archive import Archive
 from builder.pipeline import layer_cache
 from builder.plan.lock.file import read_lock
 from builder.sources.index import simple_api
-from builder.sources.oci.auth import answer
 from builder.sources.oci.spec import choose_manifest, parse_reference
 from builder.sources.oci.staging import read_image
+from builder.sources.oci.wire import answer
 from builder.verify.evidence.statement import parse_statement
 from builder.verify.runner.entry import read_entry
 

@@ -35,7 +35,7 @@ from builder.core.errors import (
 )
 from builder.core.items import item
 from builder.image.layers.compression import INFLATE_ERRORS
-from builder.pipeline.cell_plan import images_in_engine
+from builder.pipeline.build import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
 from builder.plan.facts.maintain import release_survey, side_tables

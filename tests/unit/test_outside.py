@@ -37,7 +37,7 @@ from builder.plan.matrix.values import APT, BadValue
 from builder.plan.resolve import conda, requirements
 from builder.release.dispatch.fleet import load_fleet
 from builder.sources.index import remote_zip
-from builder.sources.oci.auth import Login, answer
+from builder.sources.oci.wire import Login, answer
 from builder.verify.runner.entry import Damaged, ReportStore
 
 if TYPE_CHECKING:

@@ -1,5 +1,4 @@
-from .availability import Files, Offer, ask, page, pages
-from .client import Index, LocalWheel, cache_path
+from .client import Files, Index, LocalWheel, Offer, ask, cache_path, page, pages
 from .pythons import PythonArchives, choose_python, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html, unpacked
 from .sdist_reading import SdistContents, sdist_contents, sdist_files

@@ -1,7 +1,8 @@
 """The client of package indexes: resolves requirements and downloads wheels.
 
 The only module that talks to a package index (resolution is done by uv, see :mod:`.uv`). Which index that is,
-the user's own configuration says: :mod:`.settings`.
+the user's own configuration says. Questions about several projects raise nothing: an index that does not
+answer is an answer, too.
 """
 
 import copy
@@ -9,29 +10,27 @@ import datetime
 import functools
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
+
 import requests
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
+
 from builder.core.documents import redact
-from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.errors import NoSolutionError, PackageIndexError, RtbuildError
 from builder.core.model import Sdist, Wheel
-from builder.sources.index import settings as index_settings
+from builder.core.versions import canonical
 from builder.sources.index import simple_api, uv
-from builder.sources.index.target import Target, rank
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import MACHINES, Target, rank, wheel_name
 from builder.sources.index.uv import IndexSettings
 from builder.sources.net import READ_TIMEOUT, Client, Download, explain, remedy, together
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from builder.core.errors import RtbuildError
-from builder.core.versions import canonical
-from builder.sources.index import MACHINES, Index, IndexFile, wheel_name
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""
@@ -42,7 +41,6 @@ _ABSENT = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*) was not found in the pack
 """uv's words for a package that no index has."""
 Files = tuple[IndexFile, ...] | str
 """A project's files, or why they are not known."""
-_THREADS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +80,7 @@ class Index:
         ``once`` it is given up for good, and a page that uv has read is believed for a minute: for a series
         of questions that one answer serves.
         """
-        settings = index_settings.from_user()
+        settings = uv.from_user()
         for text in settings.notes:
             note(text)
         client = None
@@ -104,7 +102,7 @@ class Index:
         if not extra:
             return self
         wider = copy.copy(self)
-        wider.settings = index_settings.with_extra(self.settings, extra)
+        wider.settings = uv.with_extra(self.settings, extra)
         return wider
 
     def resolve(
@@ -166,14 +164,14 @@ class Index:
             self.offers(name)
             self._absent.add((name, self.settings.all))
 
-    def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
+    def offers(self, name: str) -> tuple[IndexFile, ...]:
         """Every file that the user's indexes list for a project, each address with the login it needs.
 
         Raises PackageIndexError if an index did not answer, or not with a project's page.
         """
         return tuple(file for index in self.settings.all for file in self.offers_of(index, name))
 
-    def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
+    def offers_of(self, index: str, name: str) -> tuple[IndexFile, ...]:
         """The same, of one index by its address."""
         files = simple_api.files(self.client, index, name)
         if "@" not in index:
@@ -185,7 +183,7 @@ class Index:
 
         Raises PackageIndexError if no index has it, or one did not answer.
         """
-        others: list[tuple[str, simple_api.IndexFile]] = []
+        others: list[tuple[str, IndexFile]] = []
         for index, listed in self._listed(file):
             if listed.sha256 == file.sha256:
                 return _without_login(index), _without_login(listed.url)
@@ -256,16 +254,14 @@ class Index:
         paths = together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 
-    def _listed(self, file: Wheel | Sdist) -> Iterator[tuple[str, simple_api.IndexFile]]:
+    def _listed(self, file: Wheel | Sdist) -> Iterator[tuple[str, IndexFile]]:
         """The index and its row, for each that lists a file of this name, whatever its hash."""
         for index in self.settings.all:
             for row in simple_api.files(self.client, index, file.name):
                 if row.name == file.file:
                     yield index, row
 
-    def _not_listed(
-        self, file: Wheel | Sdist, others: Iterable[tuple[str, simple_api.IndexFile]]
-    ) -> PackageIndexError:
+    def _not_listed(self, file: Wheel | Sdist, others: Iterable[tuple[str, IndexFile]]) -> PackageIndexError:
         """The error for a file of which the indexes have ``others`` of the same name at most."""
         asked = ", ".join(redact(url) for url in self.settings.all)
         detail = "".join(f"\n  {redact(url)} has it with sha256:{row.sha256}" for url, row in others)
@@ -280,7 +276,7 @@ class Index:
         known = self._known.get(wheel.sha256)
         if known is not None:
             yield functools.reduce(_with_login, self.settings.all, known)
-        others: list[tuple[str, simple_api.IndexFile]] = []
+        others: list[tuple[str, IndexFile]] = []
         offered = False
         for index, listed in self._listed(wheel):
             if listed.sha256 not in (None, wheel.sha256):

@@ -1,32 +1,34 @@
-"""Resolution by ``uv pip compile``: requirements and a target in, a parsed ``pylock.toml`` out.
+"""uv: the package indexes of the user's own configuration, and resolution by ``uv pip compile``.
 
-The format: https://packaging.python.org/en/latest/specifications/pylock-toml/
+rtbuild's code names no index. The default index is the first that is set of: uv's (``UV_DEFAULT_INDEX``,
+``uv.toml``), pip's (``PIP_INDEX_URL``, ``pip.conf``), uv's built-in one. Extra indexes of both are added.
+
+Resolution takes requirements and a target, and gives a parsed ``pylock.toml``:
+https://packaging.python.org/en/latest/specifications/pylock-toml/
 """
 
-import dataclasses
 import functools
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from uv import find_uv_bin
-from builder.core.documents import redact
-from builder.core.errors import MissingToolError, UsageError
-from builder.sources.net import pip_settings
-import json
-import re
 import tempfile
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from builder.core.errors import NoSolutionError, PackageIndexError
+from uv import find_uv_bin
+
+from builder.core.documents import redact
+from builder.core.errors import MissingToolError, NoSolutionError, PackageIndexError, UsageError
 from builder.core.model import Wheel
 from builder.sources.index.target import Target
-from builder.sources.net import authorities, remedy
+from builder.sources.net import authorities, pip_settings, remedy
 
 _UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_NO_INDEX")
 _CONNECTION_VARIABLES = (
@@ -116,7 +118,7 @@ def with_extra(settings: IndexSettings, extra: Sequence[str]) -> IndexSettings:
             raise UsageError(f"index {redact(url)} is not an http or https address", hint=hint)
     unique = dict.fromkeys(url.rstrip("/") for url in (*extra, *settings.extra))
     unique.pop(settings.default, None)
-    return dataclasses.replace(settings, extra=tuple(unique))
+    return replace(settings, extra=tuple(unique))
 
 
 def _is_http(url: str) -> bool:

@@ -26,9 +26,8 @@ from builder.core.model import RegistryBase
 from builder.sources.net import Client, Download
 from builder.sources.oci import spec as oci
 from builder.sources.oci import wire
-from builder.sources.oci.auth import Login, docker_login
 from builder.sources.oci.spec import Manifest, Place, Reference
-from builder.sources.oci.wire import BUSY, MIRROR_VARIABLE, Wire
+from builder.sources.oci.wire import BUSY, MIRROR_VARIABLE, Login, Wire, docker_login
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
 _PUSH = "pull,push"

@@ -4,26 +4,24 @@ And how its answers are read: documents of bounded size, and refusals as errors 
 """
 
 import base64
-import re
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from urllib.parse import urlsplit
-import requests
-from builder.core.documents import MalformedError, parse_object, redact, shown
-from builder.core.errors import RegistryError
-from builder.sources.net import Client, explain, remedy
-from builder.sources.oci.spec import DOCKER_HUB, is_loopback
 import contextlib
 import email.utils
 import functools
 import math
+import re
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from builder.core.documents import parse_object, redact, shown
+from urllib.parse import urlsplit
+
+import requests
+
+from builder.core.documents import MalformedError, parse_object, redact, shown
 from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError, RegistrySilentError
-from builder.sources.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
+from builder.sources.net import Client, explain, remedy
+from builder.sources.oci.spec import DOCKER_HUB, Place, Reference, is_loopback, parse_reference, place_of
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 """A header's value; a line break in it would begin another header."""

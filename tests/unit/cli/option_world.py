@@ -48,7 +48,7 @@ from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.release.catalogue import collection
 from builder.release.colab.diff import Inventory, Listed
-from builder.sources.index import settings
+from builder.sources.index import uv
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
@@ -576,7 +576,7 @@ def open_world(  # noqa: C901 - one recorder after the other
     patch(requests.adapters.HTTPAdapter, "send", send)
 
     # asked once in a process: an answer of the world would be kept for the tests after it
-    patch(settings, "_uv_builtin", lambda: "http://index.invalid/simple")
+    patch(uv, "_uv_builtin", lambda: "http://index.invalid/simple")
 
     def ran(command: Any, **options: Any) -> Any:
         if "--only-downloads" in command or "--emit-index-url" in command:

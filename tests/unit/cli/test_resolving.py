@@ -24,7 +24,7 @@ from builder.core.model import Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
 from builder.plan.resolve import solve
-from builder.sources.index.availability import ask
+from builder.sources.index.client import ask
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target, rank
 

@@ -11,7 +11,7 @@ from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder.core.model import RootfsBase
 from builder.image.engine.images import StoredImage
-from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_registry, plan_cells
+from builder.pipeline.build import Make, Reuse, images_in_engine, images_in_registry, plan_cells
 from builder.pipeline.run_context import Stores
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.local_builds import MadeImages

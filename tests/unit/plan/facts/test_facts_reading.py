@@ -20,7 +20,7 @@ from builder.plan.facts.reading.cells import read
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.sources.index.client import Index
-from builder.sources.index.settings import IndexSettings
+from builder.sources.index.uv import IndexSettings
 from builder.sources.oci import spec as oci
 from builder.sources.oci.registry import Registry
 

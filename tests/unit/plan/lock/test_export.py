@@ -25,7 +25,7 @@ from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
 from builder.plan.lock.export import FORMATS, Form, lost_by, written
 from builder.plan.matrix import load
 from builder.sources.index import Index
-from builder.sources.index.settings import IndexSettings
+from builder.sources.index.uv import IndexSettings
 
 if TYPE_CHECKING:
     from doubles.http_server import Server

@@ -15,10 +15,9 @@ from doubles.package_index import PackageIndexDouble, make_wheel, sha256
 
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Sdist, Wheel
-from builder.sources.index.availability import ask
-from builder.sources.index.client import Index, LocalWheel, cache_path
-from builder.sources.index.settings import IndexSettings
+from builder.sources.index.client import Index, LocalWheel, ask, cache_path
 from builder.sources.index.target import Target
+from builder.sources.index.uv import IndexSettings
 from builder.sources.net.http import Client
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from doubles.package_index import PackageIndexDouble
 
 from builder.core.errors import PackageIndexError
 from builder.sources.index.client import Index
-from builder.sources.index.settings import IndexSettings
+from builder.sources.index.uv import IndexSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.sources.index.client import Index
-from builder.sources.index.settings import from_user, with_extra
+from builder.sources.index.uv import from_user, with_extra
 from builder.sources.net import pip_settings
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from doubles.registry import registry_client
 from builder.core.errors import RegistryError
 from builder.sources.net import http
 from builder.sources.net.http import Client
-from builder.sources.oci.auth import answer
 from builder.sources.oci.registry import Registry
+from builder.sources.oci.wire import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,9 @@ from doubles.http_server import Answer, Server
 
 from builder.core.errors import PackageIndexError, RegistrySilentError, UsageError
 from builder.sources.debian.apt import Apt
-from builder.sources.index.settings import from_user
 from builder.sources.index.simple_api import files
 from builder.sources.index.target import Target
-from builder.sources.index.uv import compile_requirements
+from builder.sources.index.uv import compile_requirements, from_user
 from builder.sources.net import Client, explain, remedy
 from builder.sources.oci import Registry
 

@@ -19,8 +19,8 @@ from builder.core.errors import RegistryError, RegistrySilentError, UsageError
 from builder.sources.net.http import Client
 from builder.sources.oci import spec as oci
 from builder.sources.oci import wire
-from builder.sources.oci.auth import Login, docker_login
 from builder.sources.oci.registry import MIRROR_VARIABLE, Registry
+from builder.sources.oci.wire import Login, docker_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from doubles.http_server import Answer, Request, Server
 from doubles.package_index import sha256
 
 from builder.core.errors import RegistryError
-from builder.sources.oci.auth import Login
 from builder.sources.oci.registry import Registry
+from builder.sources.oci.wire import Login
 
 if TYPE_CHECKING:
     from pathlib import Path
