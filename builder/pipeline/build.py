@@ -5,38 +5,31 @@ A cell whose image the engine or a repository has already is neither built nor f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from builder.core.errors import CellError
-from builder.core.items import item
-from builder.pipeline.events import Note
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
 from builder.core.errors import CellError, UsageError
+from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
-from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
 from builder.pipeline.run_context import RunContext, layer_cache, open_context, report_store
 from builder.pipeline.schedule import CellRun, Hooks, each, span
 
 if TYPE_CHECKING:
-    from builder.image.engine import StoredImage
-    from builder.image.recipe import Recipe
-    from builder.pipeline.run_context import RunContext
-    from builder.sources.oci import Staged
     from builder.image.engine import Engine, StoredImage
     from builder.pipeline.image_build import ImageBuild
+    from builder.sources.oci import Staged
     from builder.verify.runner import ReportStore
-
-
 
 
 @dataclass(frozen=True, kw_only=True)
