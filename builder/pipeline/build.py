@@ -260,8 +260,7 @@ def _image_builds(
     context: RunContext, options: BuildOptions, new: Sequence[Pinned]
 ) -> Iterator[Callable[..., ImageBuild]]:
     """Gives what makes the image of a cell, once the disk has room for the cells that are ``new``."""
-    from builder.image.compose import BaseCache, step_runner
-    from builder.pipeline.disk import check_room
+    from builder.image.compose import BaseCache, check_room, step_runner
     from builder.pipeline.image_build import ImageBuild
 
     if context.engine is not None:
@@ -270,7 +269,10 @@ def _image_builds(
         sweep_passing(context.engine)
         if any(one.installs for one in new):
             _ = context.engine.buildx  # a lack of it is said before gigabytes are fetched
-    check_room(context, new)
+    if new:
+        stores, engine = context.stores, context.engine
+        free, root = (None, "") if engine is None else (engine.disk_free(), engine.facts().root)
+        check_room(new, cache=stores.cache, store=stores.layers, engine_free=free, engine_root=root)
     with BaseCache() as base_cache:
         yield partial(
             ImageBuild,

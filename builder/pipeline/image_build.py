@@ -29,11 +29,10 @@ from builder.image.engine import Engine, SavedImage, built_stage
 from builder.image.layers import Layer, Lease, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.events import Stage
-from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.run_context import RunContext
 from builder.pipeline.schedule import CellRun
-from builder.pipeline.stages import image_of, refuse_large
+from builder.pipeline.stages import fetch_wheels, image_of, python_tar, refuse_large, rootfs_tar
 from builder.pipeline.upload import EngineLoad, RegistryUpload, sign_pushed
 from builder.sources.net import ca_bundle, proxies
 from builder.sources.oci import Staged, plain_image, write_layout

@@ -12,9 +12,9 @@ import pytest
 import tiny
 
 from builder.core.errors import CellError
+from builder.image import compose
 from builder.image.engine.engine import Engine
 from builder.image.recipe.values import Recipe, RecipeSetting, RecipeStep
-from builder.pipeline import fetch as stacking
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.run_context import RunContext, Sources, Stores
@@ -48,7 +48,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _rootfs(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the place of mmdebstrap, which makes no system of no packages."""
-    monkeypatch.setattr(stacking, "cached_rootfs", lambda _base, **_given: system)
+    monkeypatch.setattr(compose, "cached_rootfs", lambda _base, **_given: system)
 
 
 def recipe(script: str) -> Recipe:

@@ -28,8 +28,8 @@ from rtbuild_command import RTBUILD, rtbuild
 
 from builder.core import resources
 from builder.core.errors import MissingToolError, PackageIndexError
+from builder.image.compose.sizes import Need, refuse_full
 from builder.image.engine.engine import Engine
-from builder.pipeline.disk import Need, refuse_full
 from builder.sources.index.client import Index
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ WALK = (
     ("everything is fixed by content", "plan.lock.pinning", "pin"),
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),
     ("the run decides what is there already", "pipeline.build", "plan_cells"),
-    ("wheels, base and Python are fetched", "pipeline.fetch", "fetch_wheels"),
+    ("wheels, base and Python are fetched", "pipeline.stages", "fetch_wheels"),
     ("each wheel gets its layer", "plan.lock.wheel_layers", "groups_of"),
     ("a wheel becomes the tar of a layer", "image.wheels.convert", "write_layer"),
     ("layers and the recipe's steps become an image", "image.compose.compose", "compose_image"),

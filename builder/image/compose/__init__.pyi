@@ -7,21 +7,17 @@ from .cell_layers import (
     layer_keys_of,
     plan,
     python_key,
-    ready_wheels,
 )
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, lacks_for_rootfs, rootfs_key
 from .run_steps import BaseCache, ComposeInput
-from .sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, CellSize, LayerSize, measure
+from .sizes import CellSize, LayerSize, check_room, measure
 from .step_runners import StepRunner, step_runner
 
 __all__ = [
-    "BASE_UNPACKED",
-    "DEB_UNPACKED",
     "FOLDER",
-    "UNPACKED",
     "BaseCache",
     "BaseLayers",
     "CellSize",
@@ -36,6 +32,7 @@ __all__ = [
     "StepRunner",
     "SystemLayers",
     "cached_rootfs",
+    "check_room",
     "compare",
     "compose_image",
     "lacks_for_rootfs",
@@ -43,7 +40,6 @@ __all__ = [
     "measure",
     "plan",
     "python_key",
-    "ready_wheels",
     "rootfs_key",
     "step_runner",
 ]

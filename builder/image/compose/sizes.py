@@ -1,17 +1,23 @@
-"""How large a locked cell is: its layers, its packages, its largest files; worked out without building it."""
+"""How large locked cells are, worked out without building them: layers, packages, largest files.
+
+And whether the disk has room for them, which is asked before the first byte is fetched.
+"""
 
 import re
+import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from builder.core.cuda_libraries import CUDA_LIBRARY
+from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase, Wheel
-from builder.image.compose.cell_layers import installed, plan, python_title, title_of
+from builder.image.compose.cell_layers import installed, plan, python_title, ready_wheels, title_of
 from builder.image.layers import Layer, LayerStore
 from builder.image.wheels import Member
+from builder.sources.index import cache_path
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
@@ -26,6 +32,10 @@ _TOOLCHAIN = re.compile(
     r"|lib(binutils|cc1|ctf|gprofng|isl|mpc|mpfr|jansson|[alt]san|hwasan|ubsan|itm|quadmath)[-\d].*"
 )
 """Debian's packages that `gcc`, `g++` and Python's headers bring into a minimal system."""
+RECOMPRESSED = 1.1
+"""Bytes of a zstd layer for each byte of its wheel, measured on the same."""
+MARGIN = 500_000_000
+"""Bytes left free for logs, the build's own files and whatever else uses the disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,3 +178,68 @@ def _doubled(files: Sequence[FileSize]) -> Iterator[tuple[str, tuple[str, ...]]]
     for soname, paths in sorted(places.items()):
         if len(paths) > 1:
             yield soname, tuple(sorted(paths.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Bytes that a run will add, at most: in the engine's store, and in rtbuild's cache."""
+
+    engine: int
+    cache: int
+
+
+def estimate(
+    cells: Iterable[Pinned], *, cached: frozenset[str] = frozenset(), ready: frozenset[str] = frozenset()
+) -> Need:
+    """The bytes that building these cells takes. Wheels and bases that cells share count once.
+
+    By their sha256, ``cached`` are wheels that were fetched before, and ``ready`` those whose layers are
+    made: of these the cache needs nothing more.
+    """
+    wheels = {wheel.sha256: wheel.size for cell in cells for wheel in cell.wheels}
+    blobs = sum(wheels.values())
+    bases: dict[str, tuple[float, int]] = {}
+    for cell in cells:
+        if isinstance(cell.base, RegistryBase):
+            bases[cell.base.digest] = (cell.base.size * (1 + BASE_UNPACKED), cell.base.size)
+        else:
+            size = sum(deb.size for deb in cell.base.debs)
+            bases[cell.base.suite] = (size * (1 + DEB_UNPACKED), round(size * (1 + DEB_UNPACKED)))
+    engine = blobs * (UNPACKED + RECOMPRESSED) + sum(in_engine for in_engine, _ in bases.values())
+    new = {sha256: size for sha256, size in wheels.items() if sha256 not in ready}
+    fetch = sum(size for sha256, size in new.items() if sha256 not in cached)
+    cache = sum(in_cache for _, in_cache in bases.values()) + fetch + sum(new.values()) * RECOMPRESSED
+    return Need(engine=round(engine), cache=round(cache))
+
+
+def check_room(
+    missing: Sequence[Pinned], *, cache: Path, store: LayerStore, engine_free: int | None, engine_root: str
+) -> None:
+    """Raise MissingToolError if the disk has no room for the images of these cells."""
+    wheels = {wheel for cell in missing for wheel in cell.wheels}
+    need = estimate(
+        missing,
+        cached=frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, cache).is_file()),
+        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, store)),
+    )
+    refuse_full(need, engine_free=engine_free, engine_root=engine_root, cache=cache)
+
+
+def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache: Path) -> None:
+    """Raise MissingToolError if the estimate does not fit; unknown free space (a remote engine) passes."""
+    cache.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(cache).free
+    disks = [(str(cache), need.cache, free)]
+    if engine_free is not None and abs(engine_free - free) < MARGIN:
+        disks = [(f"{cache} and {engine_root}", need.cache + need.engine, free)]
+    elif engine_free is not None:
+        disks.append((engine_root, need.engine, engine_free))
+    for where, bytes_, there in disks:
+        wanted = bytes_ + MARGIN
+        if wanted > there:
+            raise MissingToolError(
+                f"this takes about {wanted / 1e9:.1f} GB on the disk of {where}, "
+                f"and {there / 1e9:.1f} GB are free",
+                hint="free some (`docker system prune`, `rtbuild cache --prune 20GB`), select fewer cells, "
+                "or set RTBUILD_CACHE to a larger disk",
+            )

@@ -8,7 +8,7 @@ import pytest
 
 from builder.core.errors import MissingToolError
 from builder.core.model import Base, Cell, Cuda, Deb, Pinned, RootfsBase, Wheel
-from builder.pipeline.disk import MARGIN, RECOMPRESSED, UNPACKED, Need, estimate, refuse_full
+from builder.image.compose.sizes import MARGIN, RECOMPRESSED, UNPACKED, Need, estimate, refuse_full
 
 if TYPE_CHECKING:
     from pathlib import Path
