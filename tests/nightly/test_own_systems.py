@@ -17,7 +17,7 @@ PARTS = (
     "plan/matrix",
     "plan/lock",
     "plan/resolve",
-    "image/wheels",
+    "image/layers",
     "verify/cudnn_verify",
     "sources/net",
 )

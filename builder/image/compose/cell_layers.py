@@ -21,18 +21,24 @@ from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Standalon
 from builder.core.spans import Span
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers import MEDIA_TYPES, Layer, LayerStore, Lease, codec, open_layer, tar_layer
-from builder.image.recipe import LEFT_OUT, pip_of
-from builder.image.wheels import (
+from builder.image.layers import (
     LAYOUT,
+    MEDIA_TYPES,
     NAMED_FOR_PYTHON,
+    Layer,
+    LayerStore,
+    Lease,
     Tree,
     check_python,
     check_tags,
+    codec,
     obtain_layer,
+    open_layer,
     refuse_collisions,
+    tar_layer,
 )
-from builder.image.wheels import style as launcher_style
+from builder.image.layers import style as launcher_style
+from builder.image.recipe import LEFT_OUT, pip_of
 from builder.plan.lock import Group, groups_of, stands_alone
 from builder.sources.oci import Registry, blobs_of, parse_config
 
@@ -78,7 +84,7 @@ class Plan:
     groups: tuple[Group, ...]
     """Lowest layer first: each large wheel alone, in the order of :func:`groups_of`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
-    see :mod:`builder.image.wheels.convert`."""
+    see :mod:`builder.image.layers.convert`."""
     known: Mapping[Group, Layer]
     base: BaseLayers = field(default=BaseLayers(layers=(), config={}))
     """Without layers as long as they are not known: those of a registry's base come with the build."""

@@ -24,8 +24,7 @@ from builder.core.files import read_cached, write_whole
 from builder.core.model import StandalonePython
 from builder.core.temporary import locked
 from builder.core.versions import at_least, key
-from builder.image.layers import MTIME, TarEntry, TarReader, decompressed
-from builder.image.wheels import parents
+from builder.image.layers import MTIME, TarEntry, TarReader, decompressed, parents
 from builder.plan.facts.tables import load
 from builder.sources.index import PythonArchives, choose_python, machine_platform
 

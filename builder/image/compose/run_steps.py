@@ -1,7 +1,7 @@
 """The layers above the wheels, made by the recipe's own steps.
 
 The steps run in the base's own system (:mod:`builder.image.sandbox`), laid out in memory, over as much of
-the wheels as they look at (:mod:`builder.image.wheels.excerpt`), and what they leave is written as BuildKit
+the wheels as they look at (:mod:`builder.image.layers.excerpt`), and what they leave is written as BuildKit
 writes it (:func:`builder.image.layers.tar.write_folder`): the diff ids are those of a plain ``docker build``.
 
 Bytecode is compiled once for a distribution, and laid before the recipe's step as if it had just made it. The
@@ -34,18 +34,21 @@ from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
     FORMAT,
+    SITE,
     Layer,
     Lease,
     Pack,
     Packed,
     codec,
+    excerpt_of,
     find_pack,
+    is_library,
+    is_source,
     keep_pack,
     write_folder,
 )
 from builder.image.recipe import Recipe, RecipeStep
 from builder.image.sandbox import environment
-from builder.image.wheels import SITE, excerpt_of, is_library, is_source
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""

@@ -15,8 +15,7 @@ from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.cell_layers import installed, plan, python_title, ready_wheels, title_of
-from builder.image.layers import Layer, LayerStore
-from builder.image.wheels import Member
+from builder.image.layers import Layer, LayerStore, Member
 from builder.sources.index import cache_path
 
 UNPACKED = 2.0

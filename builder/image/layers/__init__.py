@@ -1,4 +1,4 @@
-"""Layers: their values, how blobs are written and read, once each, and the store that keeps them."""
+"""Layers: wheels, read without being believed and laid out as pip would, become blobs that a store keeps."""
 
 import lazy_loader
 

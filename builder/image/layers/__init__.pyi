@@ -1,46 +1,64 @@
-from .compression import DAMAGED, INFLATE_ERRORS, BlobWriter, codec, crc32, decompressed, inflater, plain
+from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
+from .compression import DAMAGED, codec, decompressed, plain
+from .convert import LAYOUT, obtain_layer, refuse_collisions
+from .excerpt import excerpt_of, is_library, is_source
 from .pack import FORMAT, Pack, Packed, find_pack, keep_pack
-from .store import MEDIA_TYPES, Compression, Layer, LayerStore, Lease
-from .tar import (
-    END,
-    MTIME,
-    TarEntry,
-    TarReader,
-    directory_header,
-    file_header,
-    open_layer,
-    padding,
-    tar_layer,
-    write_folder,
+from .store import MEDIA_TYPES, Layer, LayerStore, Lease
+from .tar import END, MTIME, TarEntry, TarReader, file_header, open_layer, padding, tar_layer, write_folder
+from .wheel import (
+    NAMED_FOR_PYTHON,
+    SITE,
+    EntryPointError,
+    Tree,
+    check_python,
+    check_tags,
+    entry_points,
+    parents,
+    scripts,
+    style,
 )
 
 __all__ = [
     "DAMAGED",
+    "DEEPEST_PATH",
     "END",
     "FORMAT",
-    "INFLATE_ERRORS",
+    "LAYOUT",
+    "LONGEST_PATH",
     "MEDIA_TYPES",
     "MTIME",
-    "BlobWriter",
-    "Compression",
+    "NAMED_FOR_PYTHON",
+    "SITE",
+    "Archive",
+    "EntryPointError",
     "Layer",
     "LayerStore",
     "Lease",
+    "Member",
     "Pack",
     "Packed",
     "TarEntry",
     "TarReader",
+    "Tree",
+    "check_python",
+    "check_tags",
     "codec",
-    "crc32",
     "decompressed",
-    "directory_header",
+    "entry_points",
+    "excerpt_of",
     "file_header",
     "find_pack",
-    "inflater",
+    "is_library",
+    "is_source",
     "keep_pack",
+    "obtain_layer",
     "open_layer",
     "padding",
+    "parents",
     "plain",
+    "refuse_collisions",
+    "scripts",
+    "style",
     "tar_layer",
     "write_folder",
 ]

@@ -26,12 +26,11 @@ from builder.core.documents import MalformedError, parse_json
 from builder.core.errors import CellError
 from builder.core.model import Sdist, Wheel
 from builder.image.compose import FOLDER
-from builder.image.layers import MTIME
+from builder.image.layers import MTIME, Archive, EntryPointError, entry_points, scripts
 from builder.image.sandbox import Limits, View, run
 from builder.image.sdist import advice
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.unpack import BuildSystem, refuse_address
-from builder.image.wheels import Archive, EntryPointError, entry_points, scripts
 from builder.plan.lock import host_platform
 from builder.sources.index import MACHINES, Index, Target
 

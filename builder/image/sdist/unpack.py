@@ -19,8 +19,7 @@ from packaging.requirements import Requirement
 
 from builder.core.documents import MalformedError, parse_toml, read_file, shown
 from builder.core.errors import CellError
-from builder.image.layers import TarReader
-from builder.image.wheels import DEEPEST_PATH, LONGEST_PATH, Archive
+from builder.image.layers import DEEPEST_PATH, LONGEST_PATH, Archive, TarReader
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""

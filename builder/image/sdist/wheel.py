@@ -25,8 +25,8 @@ from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.core.model import Sdist
 from builder.image.compose import FOLDER
+from builder.image.layers import Archive
 from builder.image.sdist import advice
-from builder.image.wheels import Archive
 from builder.sources.index import takes
 
 Content = Mapping[str, tuple[bytes, bool]]

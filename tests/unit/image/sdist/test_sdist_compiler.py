@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from doubles.python_mirror import installed
 
+from builder.image.layers.archive import Archive
 from builder.image.sdist.bench import SITE, WRAPPER, jobs, lay_programs, wrap_compilers
-from builder.image.wheels.archive import Archive
 
 if TYPE_CHECKING:
     from pathlib import Path

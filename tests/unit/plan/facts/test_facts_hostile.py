@@ -11,7 +11,7 @@ import pytest
 
 from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
-from builder.image.wheels.excerpt import Excerpt, Skeleton
+from builder.image.layers.excerpt import Excerpt, Skeleton
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.observed import Truth
 from builder.plan.facts.reading.wheel import WheelReading, truth_of

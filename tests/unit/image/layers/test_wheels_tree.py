@@ -15,10 +15,10 @@ import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
 from builder.core.errors import CellError
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.convert import write_layer
-from builder.image.wheels.excerpt import Excerpt
-from builder.image.wheels.wheel import (
+from builder.image.layers.archive import Archive
+from builder.image.layers.convert import write_layer
+from builder.image.layers.excerpt import Excerpt
+from builder.image.layers.wheel import (
     SITE,
     EntryPointError,
     Tree,

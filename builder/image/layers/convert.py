@@ -14,18 +14,11 @@ from typing import BinaryIO
 
 from builder.core.digests import canonical_json
 from builder.core.errors import CellError
-from builder.image.layers import (
-    END,
-    BlobWriter,
-    Compression,
-    Layer,
-    Lease,
-    directory_header,
-    file_header,
-    padding,
-)
-from builder.image.wheels.excerpt import Excerpt, keep_excerpt
-from builder.image.wheels.wheel import File, Tree, parents
+from builder.image.layers.compression import BlobWriter
+from builder.image.layers.excerpt import Excerpt, keep_excerpt
+from builder.image.layers.store import Compression, Layer, Lease
+from builder.image.layers.tar import END, directory_header, file_header, padding
+from builder.image.layers.wheel import File, Tree, parents
 
 LAYOUT = 1
 """Version of the form of a wheel's layer. Goes up with every change to the bytes of a tar stream, and is

@@ -25,8 +25,8 @@ from packaging.version import Version
 from builder.core.documents import shown
 from builder.core.errors import CellError
 from builder.core.model import Cell, Wheel
+from builder.image.layers.archive import Archive, Member
 from builder.image.recipe import left_out
-from builder.image.wheels.archive import Archive, Member
 from builder.sources.index import Target, rank, takes, wheel_name
 
 Style = Literal["re", "endswith", "removesuffix"]

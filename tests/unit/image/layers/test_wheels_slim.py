@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder
 
+from builder.image.layers.archive import Archive
+from builder.image.layers.wheel import SITE, Tree
 from builder.image.recipe import slim
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.wheel import SITE, Tree
 
 if TYPE_CHECKING:
     from layer_wheels import Made

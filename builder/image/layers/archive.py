@@ -15,7 +15,7 @@ from pathlib import Path
 
 from builder.core.documents import shown
 from builder.core.errors import CellError
-from builder.image.layers import INFLATE_ERRORS, crc32, inflater
+from builder.image.layers.compression import INFLATE_ERRORS, crc32, inflater
 
 _EXPANSION = 1032
 """The most that deflate expands."""

@@ -22,8 +22,10 @@ from typing import Any
 from builder.core import elf
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers import FORMAT, Layer, Lease, Pack, Packed, keep_pack, open_layer
-from builder.image.wheels.wheel import SITE, parents
+from builder.image.layers.pack import FORMAT, Pack, Packed, keep_pack
+from builder.image.layers.store import Layer, Lease
+from builder.image.layers.tar import open_layer
+from builder.image.layers.wheel import SITE, parents
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 """Only folders of this name are told to the loader."""

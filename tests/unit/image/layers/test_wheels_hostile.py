@@ -11,8 +11,8 @@ import pytest
 from layer_wheels import Builder, Content
 
 from builder.core.errors import CellError
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.wheel import Tree, style
+from builder.image.layers.archive import Archive
+from builder.image.layers.wheel import Tree, style
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,0 @@
-"""Wheels turned into image layers: read without being believed, laid out as pip would install them."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
