@@ -23,7 +23,7 @@ WALK = (
     ("each wheel gets its layer", "plan.lock.wheel_layers", "groups_of"),
     ("a wheel becomes the tar of a layer", "image.layers.convert", "write_layer"),
     ("layers and the recipe's steps become an image", "image.compose.compose", "compose_image"),
-    ("it is pushed under a tag that nobody is told of", "sources.oci.copying", "push_image"),
+    ("it is pushed under a tag that nobody is told of", "sources.oci.staging", "push_image"),
     ("the probe runs in it, on a machine with a card", "verify.runner.probe_run", "verify"),
     ("the report is attached to the image, signed", "verify.evidence.attach", "attach_statements"),
     ("each statement is judged: signer, age, verdict", "verify.evidence.judgement", "judge"),

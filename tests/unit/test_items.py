@@ -134,12 +134,12 @@ OF_ONE_ITEM = {
     ("image/compose/cell_layers.py", "plan"): "layers of one image",
     ("image/layers/compression.py", "_send"): "pieces of one layer",
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
-    ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",
+    ("sources/index/client.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
     ("release/colab/match.py", "build_missing"): "sources of one runtime; each answers with its own reason",
     ("sources/index/client.py", "resolve"): "wheels of one solution",
     ("sources/net/download.py", "together"): "files of one image or of one solution",
-    ("sources/oci/copying.py", "_fill"): "blobs of one image",
+    ("sources/oci/staging.py", "_fill"): "blobs of one image",
     ("release/dispatch/kubernetes.py", "remove"): "Jobs of one look, which is repeated",
 }
 """Threads that work on the parts of a single item, which fail with it."""

@@ -1,5 +1,4 @@
 from .artifacts import Artifact, Attachment, Kept, attach, keep_in_tag, referrers, tag_of
-from .copying import Tally, copy_image, push_image, put_tag
 from .layout import OciImage, archive_parts, image_manifest, plain_image, write_layout
 from .registry import Registry
 from .spec import (
@@ -22,8 +21,12 @@ from .staging import (
     MovedTagError,
     NoImageError,
     Staged,
+    Tally,
+    copy_image,
     find_staged,
     look,
+    push_image,
+    put_tag,
     read_image,
     repository_of,
     staged_reference,

@@ -15,7 +15,7 @@ from builder.release.publish.gate import decide
 from builder.release.publish.publication import Publication, publication_document
 from builder.release.publish.run import MAX_AGE
 from builder.release.publish.tags import TagStep
-from builder.sources.oci.copying import Tally
+from builder.sources.oci.staging import Tally
 from builder.verify.evidence.judgement import Refusal
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
