@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -18,7 +18,6 @@ from builder.image.compose import (
     ComposedImage,
     ComposeInput,
     LayerBuild,
-    LayerSink,
     Plan,
     StepRunner,
     SystemLayers,
@@ -66,7 +65,7 @@ class ImageBuild:
                         context.engine, blob=self._lease.path, cancel=cell_run.cancel, span=cell_run.span
                     )
                 )
-            planned = self._layers([sink for sink in (upload, load) if sink is not None])
+            planned = self._layers(upload, load)
             with cell_run.stage(Stage.BUILD):
                 image = self._composed(planned)
                 if load is not None:
@@ -84,13 +83,22 @@ class ImageBuild:
         reference = made.pushed or f"oci:{options.output}:{cell_run.cell.id}"
         return made if context.engine is not None else replace(made, reference=reference)
 
-    def _layers(self, sinks: Sequence[LayerSink]) -> Plan:
-        """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
+    def _layers(self, upload: RegistryUpload | None, load: EngineLoad | None) -> Plan:
+        """The layers of base and wheels, all of them known: a wheel is converted while others arrive.
+
+        Each goes on its way as soon as it is made.
+        """
         context, pinned, cell_run = self.context, self.recipe.pinned, self.cell_run
 
         def tell(title: str, done: int, total: int) -> None:
             if cell_run.current is Stage.LAYERS:
                 cell_run.progress(f"layer of {title}", done, total)
+
+        def ready(place: int, layers: tuple[Layer, ...]) -> None:
+            if upload is not None:
+                upload.add(layers)
+            if load is not None:
+                load.add(place, layers)
 
         with ExitStack() as stack:
             with cell_run.stage(Stage.FETCH):
@@ -110,7 +118,8 @@ class ImageBuild:
                         progress=tell,
                         cancel=cell_run.cancel,
                         span=cell_run.span,
-                        sinks=sinks,
+                        ready=ready,
+                        lowest_first=load is not None,
                     )
                 )
                 fetch_wheels(cell_run, context, planned.missing, arrived=missing.wheel)

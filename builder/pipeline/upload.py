@@ -1,13 +1,13 @@
 """Layers on their way while others are still made: to a repository, and the large ones into an engine."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from builder.core.errors import CellError
 from builder.core.spans import Span
@@ -29,7 +29,6 @@ class RegistryUpload:
     What is left when the block ends is not begun.
     """
 
-    lowest_first: ClassVar[bool] = False
     repository: str
     shared: LayerRepository | None
     store: LayerStore
@@ -46,7 +45,7 @@ class RegistryUpload:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, _place: int, *layers: Layer) -> None:
+    def add(self, layers: Iterable[Layer]) -> None:
         """Send layers, unless the repository has them, or has them mounted later. From any thread."""
         for layer in layers:
             if self.shared is None or not self.shared.has(layer.digest):
@@ -108,8 +107,6 @@ class EngineLoad:
     store takes them.
     """
 
-    lowest_first: ClassVar[bool] = True
-
     def __init__(
         self,
         engine: Engine,
@@ -141,7 +138,7 @@ class EngineLoad:
         self._engine.forget(self._begun)
         self._passing.close()
 
-    def add(self, place: int, *layers: Layer) -> None:
+    def add(self, place: int, layers: tuple[Layer, ...]) -> None:
         """Give the engine layers, and the lowest as a part of the image. From any thread."""
         for layer in layers:  # first, so that no part is made with a layer that is on its way
             self._begin(layer)
@@ -150,12 +147,11 @@ class EngineLoad:
         with suppress(RuntimeError):  # it was stopped
             self._parts.submit(self._give)
 
-    def finish(self) -> int:
-        """Begin no more, and wait for the layer and the part that are on their way; how many were begun."""
+    def finish(self) -> None:
+        """Begin no more, and wait for the layer and the part that are on their way."""
         for wait in (False, True):  # neither begins anything while the other is waited for
             for pool in (self._layers, self._parts):
                 pool.shutdown(wait=wait, cancel_futures=True)
-        return len(self._begun)
 
     def _begin(self, layer: Layer) -> None:
         with self._guard:

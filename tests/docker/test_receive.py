@@ -212,9 +212,9 @@ def test_parts_of_an_image_go_in_before_the_whole(
 ) -> None:
     image = images.image("fed")
     with feed:
-        feed.add(0, *image.layers[:1])
+        feed.add(0, image.layers[:1])
         parts(engine, 1)
-        feed.add(0, *image.layers[:1])  # nothing new
+        feed.add(0, image.layers[:1])  # nothing new
         feed.finish()
         stored = images.give(engine, image, called := name())
         assert images.sent < 10_000
@@ -229,7 +229,7 @@ def listed() -> set[str]:
 
 
 def kept(engine: Engine, feed: EngineLoad, layer: Layer) -> None:
-    feed.add(9, layer)  # above others, of which nothing is known
+    feed.add(9, (layer,))  # above others, of which nothing is known
     deadline = time.monotonic() + 60
     while layer.digest not in engine._kept:
         assert time.monotonic() < deadline
@@ -287,7 +287,7 @@ def test_a_part_that_fails_is_left_to_the_whole(
     good = blob.read_bytes()
     with feed:
         blob.write_bytes(good[:-4] + b"evil")
-        feed.add(0, *image.layers)
+        feed.add(0, image.layers)
         deadline = time.monotonic() + 60
         while feed._given < len(image.layers) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -1,7 +1,6 @@
 from .cell_layers import (
     BaseLayers,
     LayerBuild,
-    LayerSink,
     Plan,
     SystemLayers,
     layer_keys_of,
@@ -25,7 +24,6 @@ __all__ = [
     "ComposedImage",
     "ImageDifference",
     "LayerBuild",
-    "LayerSink",
     "LayerSize",
     "Plan",
     "Pythons",

@@ -7,12 +7,12 @@ import heapq
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from builder.core.digests import digest_of
 from builder.core.documents import read_file
@@ -198,27 +198,6 @@ def installed(path: Path, wheel: Wheel, pinned: Pinned) -> Tree:
     return Tree(path, wheel, python=cell.python, style=style, slim=cell.options.slim)
 
 
-class LayerSink(Protocol):
-    """Takes the layers of one image by :meth:`add`, until :meth:`finish`."""
-
-    @property
-    def lowest_first(self) -> bool:
-        """Whether it can do more with the lowest layers than with others."""
-
-    def add(self, place: int, *layers: Layer) -> None:
-        """One part more, whose layers are known and at hand: one layer of wheels, or all of the base.
-
-        ``place`` is that of the part in the image, from 0, the lowest; ``layers`` are lowest first. From any
-        thread.
-        """
-
-    def finish(self) -> int:
-        """Begin nothing more, and wait for what is on its way; how many layers were taken here.
-
-        Raises what went wrong with one, if nobody else would meet it.
-        """
-
-
 @dataclass(kw_only=True)
 class LayerBuild:
     """Makes them within a ``with`` block: :meth:`wheel` for each file as it arrives, then :meth:`finish`.
@@ -243,8 +222,12 @@ class LayerBuild:
     """Told of each layer's title, and how many bytes of how many are done."""
     cancel: threading.Event = field(default_factory=threading.Event)
     span: Span = nullcontext
-    sinks: Sequence[LayerSink] = ()
-    """Who takes the layers, each as soon as it is known, from the thread that made it."""
+    ready: Callable[[int, tuple[Layer, ...]], None] = lambda _place, _layers: None
+    """Told of each part of the image as soon as its layers are known and at hand, from the thread that made
+    it: one layer of wheels, or all of the base. A part's place in the image is from 0, the lowest, and its
+    layers are lowest first."""
+    lowest_first: bool = False
+    """Whether whoever is told can do more with the lowest layers than with others."""
 
     def __post_init__(self) -> None:
         self._failed = threading.Event()
@@ -261,7 +244,7 @@ class LayerBuild:
 
     def __enter__(self) -> Self:
         for group, layer in self.given.known.items():
-            self._ready(group, layer)
+            self._tell(group, layer)
         self._base = self._base_pool.submit(self._layers_of_base)
         return self
 
@@ -300,15 +283,13 @@ class LayerBuild:
         return [*self._futures, self._base]
 
     def _rank(self, group: Group) -> int:
-        """The lowest first if a sink asks for it; else the costliest, or the last one would run alone."""
-        lowest_first = any(sink.lowest_first for sink in self.sinks)
-        return self.given.groups.index(group) if lowest_first else -sum(one.size for one in group)
+        """The lowest first if that is asked for; else the costliest, or the last one would run alone."""
+        return self.given.groups.index(group) if self.lowest_first else -sum(one.size for one in group)
 
-    def _ready(self, group: Group, layer: Layer) -> None:
+    def _tell(self, group: Group, layer: Layer) -> None:
         """The base is a part, too, between those that are below and above it."""
         place = self.given.groups.index(group)
-        for sink in self.sinks:
-            sink.add(place + (place >= self.given.base_at), layer)
+        self.ready(place + (place >= self.given.base_at), (layer,))
 
     def _raise_failure(self) -> None:
         for future in self._all:
@@ -340,8 +321,7 @@ class LayerBuild:
             key = python_key(pinned.python, pinned.cell)
             self._interpreter = (self._of_tar(key, python_title(pinned.python), self.python),)
         base = self._system()
-        for sink in self.sinks:
-            sink.add(self.given.base_at, *base.layers, *self._interpreter)
+        self.ready(self.given.base_at, (*base.layers, *self._interpreter))
         return base
 
     def _system(self) -> BaseLayers:
@@ -381,7 +361,7 @@ class LayerBuild:
                 advance=self._meter(title, sum(tree.size for tree in trees)),
             )
         self._known[wheels] = layer
-        self._ready(wheels, layer)
+        self._tell(wheels, layer)
 
 
 def refuse_hidden(tar: Path, base: RootfsBase) -> None:

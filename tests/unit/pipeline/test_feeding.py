@@ -81,7 +81,7 @@ def test_what_the_engine_is_given_is_a_span_of_the_thread_that_gives_it(
     engine.told.set()
     feed = EngineLoad(given, blob=lambda _layer: tmp_path, cancel=threading.Event(), span=span)
     with feed:
-        feed.add(0, LARGE)
+        feed.add(0, (LARGE,))
         assert engine.given.wait(60)
     assert sorted(spans) == [
         ("load and unpack the lowest 1 layers", "load-parts_0"),
@@ -95,9 +95,9 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
 ) -> None:
     engine.refuses = refuses
     with feed:
-        feed.add(0, LARGE)
+        feed.add(0, (LARGE,))
         assert engine.asked.wait(60)
-        feed.add(1, SMALL)
+        feed.add(1, (SMALL,))
         assert feed._parts.submit(lambda: list(engine.parts)).result(60) == []  # after what was asked before
         engine.told.set()
         assert engine.given.wait(60)
@@ -106,7 +106,7 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
 
 def test_the_end_begins_nothing(engine: SlowEngine, feed: EngineLoad) -> None:
     with feed:
-        feed.add(0, LARGE)
+        feed.add(0, (LARGE,))
         assert engine.asked.wait(60)
         ending = threading.Thread(target=feed.finish)
         ending.start()
@@ -119,8 +119,8 @@ def test_the_end_begins_nothing(engine: SlowEngine, feed: EngineLoad) -> None:
 def test_the_engine_counts_on_nothing_whose_name_goes(engine: SlowEngine, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
-        feed.add(1, SMALL)
-        feed.add(0, LARGE)
+        feed.add(1, (SMALL,))
+        feed.add(0, (LARGE,))
         assert engine.given.wait(60)
     assert engine.forgotten == {LARGE.digest}
     assert len(engine.removed) == 2
@@ -129,8 +129,8 @@ def test_the_engine_counts_on_nothing_whose_name_goes(engine: SlowEngine, feed: 
 def test_layers_above_one_that_is_missing_are_in_no_part(engine: SlowEngine, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
-        feed.add(2, SMALL)
-        feed.add(0, LARGE)
+        feed.add(2, (SMALL,))
+        feed.add(0, (LARGE,))
         assert engine.given.wait(60)
-        feed.add(1, SMALL)
+        feed.add(1, (SMALL,))
     assert engine.parts == [["large"]]  # what the others add is too little for a part of its own

@@ -42,10 +42,10 @@ def layer(folder: Path, content: bytes) -> Layer:
 def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> None:
     one, other = layer(tmp_path, b"one"), layer(tmp_path, b"other")
     with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
-        uploads.add(0, one)
-        uploads.add(0, other)
+        uploads.add([one])
+        uploads.add([other])
         assert uploads.finish() == 2
-        uploads.add(0, one)
+        uploads.add([one])
         assert uploads.finish() == 2
     assert {server.blobs[one.digest], server.blobs[other.digest]} == {b"one", b"other"}
 
@@ -59,7 +59,7 @@ def test_each_upload_is_a_span_of_its_thread(server: RegistryDouble, tmp_path: P
 
     with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
         uploads.span = span
-        uploads.add(0, layer(tmp_path, b"one"))
+        uploads.add([layer(tmp_path, b"one")])
         assert uploads.finish() == 1
     assert spans == [("push x", "upload_0")]
 
@@ -68,15 +68,15 @@ def test_nothing_is_sent_that_is_mounted(server: RegistryDouble, tmp_path: Path)
     mounted = SimpleNamespace(has=lambda _digest: True)
     staging = f"{server.host}/team/staging"
     with uploading(tmp_path, staging, shared=mounted) as uploads:
-        uploads.add(0, layer(tmp_path, b"one"))
+        uploads.add([layer(tmp_path, b"one")])
         assert uploads.finish() == 0
     assert server.blobs == {}
 
 
 def test_a_registry_that_fails_fails_who_waits_and_nobody_else(tmp_path: Path) -> None:
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.add(0, layer(tmp_path, b"one"))
+        uploads.add([layer(tmp_path, b"one")])
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.add(0, layer(tmp_path, b"one"))
+        uploads.add([layer(tmp_path, b"one")])
         with pytest.raises(RegistryError, match="did not answer"):
             uploads.finish()

@@ -33,7 +33,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from builder.image.layers.store import Layer
@@ -395,22 +395,6 @@ def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Pa
     assert not list(store.root.glob("leases/*"))
 
 
-class SinkDouble:
-    """Tells ``ready`` of each layer, and remembers the places of all parts."""
-
-    def __init__(self, ready: Callable[[Layer], None], *, lowest_first: bool = False) -> None:
-        self.ready, self.lowest_first = ready, lowest_first
-        self.places: list[int] = []
-
-    def add(self, place: int, *layers: Layer) -> None:
-        self.places.append(place)
-        for layer in layers:
-            self.ready(layer)
-
-    def finish(self) -> int:
-        return len(self.places)
-
-
 def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,8 +403,12 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
     given = plan(pinned([one, pip]), lease)
-    sink = SinkDouble(lambda layer: ready.put(layer.title))
-    with LayerBuild(given=given, rootfs=lambda _base: rootfs, sinks=[sink]) as missing:
+
+    def tell(_place: int, layers: Sequence[Layer]) -> None:
+        for layer in layers:
+            ready.put(layer.title)
+
+    with LayerBuild(given=given, rootfs=lambda _base: rootfs, ready=tell) as missing:
         missing.wheel(one.wheel, one.path)
         assert {ready.get(timeout=60), ready.get(timeout=60)} == {"one 1.0", "rootfs bookworm"}
         missing.wheel(pip.wheel, pip.path)
@@ -465,22 +453,25 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
     order: list[str] = []
     go, begun, both = threading.Event(), threading.Event(), threading.Event()
 
-    def ready(layer: Layer) -> None:
-        if layer.title.startswith(("low", "much")):
-            order.append(layer.title)
-        if len(order) == 2:
-            both.set()
-        if layer.title == "first 1.0":
-            begun.set()
-            go.wait(60)
+    places: list[int] = []
+
+    def ready(place: int, layers: Sequence[Layer]) -> None:
+        places.append(place)
+        for layer in layers:
+            if layer.title.startswith(("low", "much")):
+                order.append(layer.title)
+            if len(order) == 2:
+                both.set()
+            if layer.title == "first 1.0":
+                begun.set()
+                go.wait(60)
 
     def base(_base: object) -> Path:
         both.wait(60)  # its thread would be a second worker
         return rootfs
 
     given = plan(pinned([first, low, high, pip]), store.lease())
-    sink = SinkDouble(ready, lowest_first=fed)
-    with LayerBuild(given=given, rootfs=base, sinks=[sink], workers=1) as missing:
+    with LayerBuild(given=given, rootfs=base, ready=ready, lowest_first=fed, workers=1) as missing:
         missing.wheel(first.wheel, first.path)
         assert begun.wait(60)
         for one in (pip, high, low):
@@ -489,7 +480,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
         missing.finish()
     given.lease.close()
     assert order == (["low 1.0", "much 1.0"] if fed else ["much 1.0", "low 1.0"])
-    assert sorted(sink.places) == [0, 1, 2, 3, 4]
+    assert sorted(places) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("fault", ["wheel", "rootfs"])
