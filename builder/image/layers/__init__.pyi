@@ -1,8 +1,7 @@
 from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
 from .compression import DAMAGED, codec, decompressed, plain
 from .convert import LAYOUT, obtain_layer, refuse_collisions
-from .excerpt import excerpt_of, is_library, is_source
-from .pack import FORMAT, Pack, Packed, find_pack, keep_pack
+from .excerpt import FORMAT, Pack, Packed, excerpt_of, find_pack, is_library, is_source, keep_pack
 from .store import MEDIA_TYPES, Layer, LayerStore, Lease
 from .tar import END, MTIME, TarEntry, TarReader, file_header, open_layer, padding, tar_layer, write_folder
 from .wheel import (

@@ -2,7 +2,8 @@
 
 The steps compile Python sources and have ``ldconfig`` read libraries, a hundredth of all bytes: so
 that it is not unpacked for them again and again, it is set aside when a wheel becomes a layer, and taken from
-the layer where that came from elsewhere. Any other file is left out: a step that opened one would fail.
+the layer if that came from elsewhere. Any other file is left out: a step that opened one would fail. Excerpts
+are kept as packs, and so is the bytecode that a step leaves.
 
 What ``ldconfig`` says of a library depends on its ELF header, the dynamic section with its names, and a few
 notes (``process_elf_file`` in https://sourceware.org/git/?p=glibc.git;a=blob;f=elf/readelf.c): kilobytes of a
@@ -12,29 +13,34 @@ file of hundreds of megabytes.
 import csv
 import hashlib
 import io
+import json
 import re
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import zstandard
 
 from builder.core import elf
+from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers.pack import FORMAT, Pack, Packed, keep_pack
+from builder.image.layers.compression import ZSTD_LEVEL
 from builder.image.layers.store import Layer, Lease
 from builder.image.layers.tar import open_layer
 from builder.image.layers.wheel import SITE, parents
 
+FORMAT = 1
+"""Part of every key that a pack is looked up by. To be raised with every change to what is in one."""
+_LENGTH = 8
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 """Only folders of this name are told to the loader."""
 _RECORD = re.compile(rf"{SITE}/([^/]+\.dist-info)/RECORD")
 _MOST = 2 << 30
 """Bytes of a layer's sources and of libraries that are kept whole: they are in memory for a moment."""
-_KEPT = frozenset(
-    {elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, 0x6474E553}
-)  # the last: properties
+_KEPT = {elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, 0x6474E553}  # the last: properties
 _HEAD = 32 << 20
 """Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
 _LARGEST_PART, _LARGEST_NAMES = 1 << 20, 128 << 20
@@ -42,6 +48,101 @@ _LARGEST_PART, _LARGEST_NAMES = 1 << 20, 128 << 20
 
 Range = tuple[int, int]
 """Offset and length, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file in a pack, or on its way there. ``path`` is relative to the image's root, ``size`` that of the
+    whole file in bytes.
+    """
+
+    path: str
+    mode: int
+    size: int
+    sha256: str
+    """Of the content, in hexadecimal; empty if it is not all here."""
+    ranges: tuple[tuple[int, int], ...]
+    """Offsets and lengths of the parts that are here."""
+    pieces: Sequence[bytes] = ()
+    """One for each of these, where they are at hand."""
+
+    @classmethod
+    def whole(cls, path: str, mode: int, content: bytes) -> Self:
+        """A file of which all is at hand."""
+        size, digest = len(content), hashlib.sha256(content).hexdigest()
+        return cls(path, mode, size, digest, ((0, size),), (content,))
+
+
+class Pack:
+    """A few files in one blob that the store found sound, whole or in parts; the index is read at once.
+
+    ::
+
+        length of the index, 8 bytes, big-endian
+        index: JSON, compressed
+        contents, one after another, compressed
+
+    Not a tar file, because a library of a gigabyte of which some kilobytes are kept would be one of zeros
+    there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as blob:
+            length = int.from_bytes(blob.read(_LENGTH), "big")
+            index = json.loads(zstandard.decompress(blob.read(length)))
+        self.path = path
+        self.files = tuple(
+            Packed(name, mode, size, sha256, tuple((start, end) for start, end in ranges))
+            for name, mode, size, sha256, ranges in index["files"]
+        )
+        """In the order of their contents."""
+        self.notes: Mapping[str, Any] = index["notes"]
+        """The maker's notes, read with the index."""
+        self._start = _LENGTH + length
+
+    def contents(self, wanted: Callable[[Packed], bool] = lambda _file: True) -> Iterator[Packed]:
+        """The files that are ``wanted``, with their pieces; nothing is read beyond the last of them."""
+        left = sum(map(wanted, self.files))
+        with self.path.open("rb") as blob:
+            blob.seek(self._start)
+            with zstandard.ZstdDecompressor().stream_reader(blob) as stream:
+                for file in self.files:
+                    if not left:
+                        return
+                    pieces = [stream.read(length) for _, length in file.ranges]
+                    if [len(piece) for piece in pieces] != [length for _, length in file.ranges]:
+                        raise CellError(f"{self.path.name[:12]} in the layer cache is cut short")
+                    if wanted(file):
+                        left -= 1
+                        yield replace(file, pieces=pieces)
+
+
+def keep_pack(
+    key: str, title: str, make: Callable[[], tuple[Sequence[Packed], Mapping[str, Any]]], lease: Lease
+) -> Pack:
+    """The pack of ``key``, made of the files and notes that ``make`` gives, if nobody has made it yet."""
+
+    def write(target: Path) -> Layer:
+        files, notes = make()
+        entries = [[one.path, one.mode, one.size, one.sha256, one.ranges] for one in files]
+        index = _compressed([canonical_json({"files": entries, "notes": notes})])
+        data = _compressed([piece for one in files for piece in one.pieces])
+        blob = len(index).to_bytes(_LENGTH, "big") + index + data
+        target.write_bytes(blob)
+        digest, size, kind = sha256_of(blob), len(blob), "application/vnd.rtbuild.pack"
+        return Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=kind)
+
+    return Pack(lease.blob(lease.obtain(key, write).digest))
+
+
+def find_pack(key: str, lease: Lease) -> Pack | None:
+    """The pack of ``key``, kept by ``lease``; None if it must be made."""
+    found = lease.find(key)
+    return None if found is None else Pack(lease.blob(found.digest))
+
+
+def _compressed(pieces: Sequence[bytes]) -> bytes:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(b"".join(pieces))
 
 
 def is_source(path: str) -> bool:

@@ -19,8 +19,7 @@ from builder.core.errors import MissingToolError
 from builder.image import sandbox
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.run_steps import compile_sources, compiler, parts_of
-from builder.image.layers.excerpt import Excerpt
-from builder.image.layers.pack import Pack, keep_pack
+from builder.image.layers.excerpt import Excerpt, Pack, keep_pack
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import MTIME
 from builder.image.recipe.rendering import render

@@ -24,7 +24,7 @@ from builder.image.layers.store import LayerStore
 from builder.plan.lock.wheel_layers import OWN_LAYER
 
 if TYPE_CHECKING:
-    from builder.image.layers.pack import Pack
+    from builder.image.layers.excerpt import Pack
     from builder.image.layers.store import Layer
 
 SITE = "opt/runtime/lib/python/site-packages"
