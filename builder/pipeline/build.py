@@ -22,7 +22,7 @@ from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
-from builder.pipeline.run_context import RunContext, layer_cache, open_context, report_store
+from builder.pipeline.run_context import RunContext, open_context, report_store, share_layers
 from builder.pipeline.schedule import CellRun, Hooks, each, span
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def build_cells(
         repository_of(options.push)
     engine = _engine(options)
     context = open_context(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
-    context.layer_cache = layer_cache(context, source=options.layers, target=options.push)
+    share_layers(context, source=options.layers, target=options.push)
     reports = (
         report_store(context, options.results) if engine is not None and options.gpus is not None else None
     )

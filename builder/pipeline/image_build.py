@@ -254,8 +254,8 @@ class ImageBuild:
     def _leave_layers(self, image: ComposedImage) -> None:
         """Leave the image's own layers for other machines, if there is a place; a failure is a warning."""
         try:
-            if self.context.layer_cache.target is not None:
-                self.context.layer_cache.target.publish(image.own)
+            if self.context.left_in is not None:
+                self.context.left_in.publish(image.own)
         except RegistryError as problem:
             text = f"its layers are not left for other machines: {problem.message}"
             self.cell_run.note(text, warning=True)
@@ -263,13 +263,13 @@ class ImageBuild:
     @cached_property
     def _lease(self) -> Lease:
         """Keeps the layers of the image while it is made."""
-        return self.context.stores.layers.lease(self.context.layer_cache.source, self.cell_run.counter)
+        return self.context.stores.layers.lease(self.context.taken_from, self.cell_run.counter)
 
     def _uploads(self, repository: str) -> RegistryUpload:
         context = self.context
         return RegistryUpload(
             repository,
-            context.layer_cache.source,
+            context.taken_from,
             context.stores.layers,
             context.sources.writing,
             self.cell_run.span,

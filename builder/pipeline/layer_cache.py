@@ -44,18 +44,6 @@ SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
 """Annotations: the digests of the descriptions that were signed together, and the signature."""
 
 
-def description(layer: Layer, files: bytes) -> bytes:
-    """The config of a layer, which names its sources; ``files`` lists its content."""
-    return canonical_json(
-        {
-            "schema": SCHEMA,
-            "key": shared_key(layer.key),
-            **layer.document,
-            "files": json.loads(files) if files else None,
-        }
-    )
-
-
 def signed_text(configs: Iterable[bytes]) -> bytes:
     """The text that is signed for several descriptions at once: their digests, as canonical JSON."""
     return canonical_json({"rtbuild": "layers", "configs": sorted(map(sha256_of, configs))})
@@ -240,11 +228,14 @@ class LayerRepository:
         return len(new)
 
     def _description(self, layer: Layer) -> bytes:
+        """The config of a layer, which says what it was made of and lists its content."""
         files = layer.files
         if not files:
             with suppress(FileNotFoundError):
                 files = self.store.files(layer.key)
-        return description(layer, files)
+        listed = json.loads(files) if files else None
+        document = {"schema": SCHEMA, "key": shared_key(layer.key), **layer.document, "files": listed}
+        return canonical_json(document)
 
     def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""

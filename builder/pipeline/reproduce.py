@@ -19,7 +19,7 @@ from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.image_build import ImageBuild
 from builder.pipeline.options import BuildOptions, EngineOptions
-from builder.pipeline.run_context import LayerCache, RunContext, Sources, Stores, layer_cache, open_context
+from builder.pipeline.run_context import RunContext, Sources, Stores, open_context, share_layers
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
 
 _DOWNLOADS = ("wheels", "debs", "apt")
@@ -84,7 +84,7 @@ def check_reproducible(
     asked = options.engine or EngineOptions()
     engine = Engine.connect(context=asked.context, builder=asked.builder)
     context = open_context(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
-    context.layer_cache = layer_cache(context, source=options.layers, target=None)
+    share_layers(context, source=options.layers, target=None)
     if options.locked:
         context.stores.locks.fresh(cells)
 
@@ -191,7 +191,7 @@ def _set_aside(context: RunContext) -> Iterator[RunContext]:
         stores = Stores(context.stores.locks, fresh, f"{context.stores.repository}-again")
         before = os.umask(0o077)
         try:
-            yield replace(context, sources=sources, stores=stores, layer_cache=LayerCache())
+            yield replace(context, sources=sources, stores=stores, taken_from=None, left_in=None)
         finally:
             os.umask(before)
 

@@ -160,16 +160,6 @@ class Stores:
         return cell.image_name(self.repository)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerCache:
-    """Layers that machines share in repositories."""
-
-    source: LayerRepository | None = None
-    """Where layers are looked for that this machine has not made."""
-    target: LayerRepository | None = None
-    """Where layers are left for others: beside the images that are pushed."""
-
-
 @dataclass(eq=False)
 class RunContext:
     """The outer world, stores and keys of one run."""
@@ -177,7 +167,10 @@ class RunContext:
     emit: Emit
     sources: Sources = field(default_factory=Sources)
     stores: Stores = field(default_factory=Stores)
-    layer_cache: LayerCache = field(default_factory=LayerCache)
+    taken_from: LayerRepository | None = None
+    """Where layers are looked for that this machine has not made."""
+    left_in: LayerRepository | None = None
+    """Where layers are left for others: beside the images that are pushed."""
     engine: Engine | None = None
     signer: Signer | None = None
     """The key that signs here."""
@@ -213,10 +206,13 @@ def open_context(
     return RunContext(emit, sources, Stores(Locks(matrices), cache), engine=engine, signer=signer, own=own)
 
 
-def layer_cache(context: RunContext, *, source: LayerSource | None, target: str | None) -> LayerCache:
-    """The layer cache of a build. Raises UsageError, and MissingToolError if no signature can be checked."""
+def share_layers(context: RunContext, *, source: LayerSource | None, target: str | None) -> None:
+    """Take layers from ``source`` and leave them in ``target`` from here on, as a build is told to.
+
+    Raises UsageError, and MissingToolError if no signature can be checked.
+    """
     if source is None and target is None:
-        return LayerCache()
+        return
     from builder.pipeline.layer_cache import LayerRepository
     from builder.sources.oci import repository_of
     from builder.verify.evidence import Cosign, Verifier
@@ -232,10 +228,9 @@ def layer_cache(context: RunContext, *, source: LayerSource | None, target: str 
 
     if source is not None:
         Cosign.find()
-    return LayerCache(
-        source=layers_in(source.repository, trusted=Verifier(key=source.key)) if source else None,
-        target=layers_in(target, signer=context.signer) if target is not None else None,
-    )
+        context.taken_from = layers_in(source.repository, trusted=Verifier(key=source.key))
+    if target is not None:
+        context.left_in = layers_in(target, signer=context.signer)
 
 
 def report_store(context: RunContext, results: Path) -> ReportStore:

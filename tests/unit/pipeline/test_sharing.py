@@ -26,7 +26,7 @@ from builder.pipeline.layer_cache import (
     signed_text,
 )
 from builder.pipeline.options import LayerSource
-from builder.pipeline.run_context import layer_cache, open_context
+from builder.pipeline.run_context import open_context, share_layers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
 from builder.verify.evidence.cosign import Cosign, Signer, Verifier
@@ -128,9 +128,9 @@ def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **chan
 def test_a_repository_that_is_pushed_to_is_not_taken_from(tmp_path: Path) -> None:
     """Else whoever may write to it decides which shell runs on this machine, and what is in the image."""
     site = open_context([], lambda _event: None, cache=tmp_path)
-    found = layer_cache(site, source=None, target="registry.example/staging")
-    assert found.target is not None
-    assert found.source is None
+    share_layers(site, source=None, target="registry.example/staging")
+    assert site.left_in is not None
+    assert site.taken_from is None
 
 
 def test_a_repository_is_taken_from_only_by_a_key(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ def test_a_repository_is_taken_from_only_by_a_key(tmp_path: Path) -> None:
     assert "--layers-key" in (raised.value.hint or "")
     site = open_context([], lambda _event: None, cache=tmp_path)
     named = LayerSource.named("registry.example/staging", "cosign.pub")
-    found = layer_cache(site, source=named, target=None).source
-    assert found is not None
-    assert found.trusted == Verifier(key="cosign.pub")
+    share_layers(site, source=named, target=None)
+    assert site.taken_from is not None
+    assert site.taken_from.trusted == Verifier(key="cosign.pub")
 
 
 @pytest.mark.parametrize(
