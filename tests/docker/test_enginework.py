@@ -13,7 +13,7 @@ from builder.core.errors import CommandError, MissingToolError
 from builder.image.compose.cell_layers import LayerBuild, plan
 from builder.image.compose.compose import compose_image
 from builder.image.compose.run_steps import BaseCache, ComposeInput
-from builder.image.compose.step_runners import EngineRunner, NamespaceRunner, StepRunner, step_runner
+from builder.image.compose.step_runners import EngineRunner, StepRunner, step_runner
 from builder.image.engine.build import WORKING
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore
@@ -86,7 +86,7 @@ def composed(folder: Path, system: Path, runner: StepRunner, steps: tuple[Recipe
 
 
 def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path: Path) -> None:
-    here = composed(tmp_path / "here", system, NamespaceRunner(), STEPS)
+    here = composed(tmp_path / "here", system, StepRunner(), STEPS)
     there = composed(tmp_path / "there", system, EngineRunner(engine), STEPS)
     for image in (here, there):
         assert sum(one.new for one in image.own if one.key.startswith("step-")) == 2
@@ -106,10 +106,10 @@ def test_a_step_that_fails_in_the_engine_shows_its_words(
 def test_it_is_chosen_where_the_machine_has_no_sandbox(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_self: NamespaceRunner) -> None:
+    def refused(_self: StepRunner) -> None:
         raise MissingToolError("no namespaces")
 
-    monkeypatch.setattr(NamespaceRunner, "check", refused)
+    monkeypatch.setattr(StepRunner, "check", refused)
     assert isinstance(step_runner(engine), EngineRunner)
     with pytest.raises(MissingToolError):
         step_runner(None).check()

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from builder.core.documents import shown
 from builder.core.errors import CellError, MissingToolError
@@ -30,11 +30,12 @@ COPY --from=system /out/ /out/
 """
 
 
-class StepRunner(Protocol):
-    """Runs steps of recipes."""
+class StepRunner:
+    """Runs steps of recipes in namespaces of this machine: :mod:`builder.image.sandbox`."""
 
     def check(self) -> None:
         """Raise :class:`~builder.core.errors.MissingToolError` if no step can be run."""
+        require()
 
     def run(
         self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
@@ -43,21 +44,10 @@ class StepRunner(Protocol):
 
         Raises CommandError if the script fails, and CancelledError soon after ``cancel`` is set.
         """
-
-
-class NamespaceRunner:
-    """Runs them in namespaces of this machine: :mod:`builder.image.sandbox`."""
-
-    def check(self) -> None:
-        require()
-
-    def run(
-        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
-    ) -> None:
         run_script(script, root, what=what, env=env, cancel=cancel)
 
 
-class EngineRunner:
+class EngineRunner(StepRunner):
     """Runs them in an engine, by BuildKit: the root folder is sent there, ``/out`` comes back."""
 
     def __init__(self, engine: Engine) -> None:
@@ -143,7 +133,7 @@ def _belongs(member: tarfile.TarInfo, folder: Path) -> bool:
 
 def step_runner(engine: Engine | None) -> StepRunner:
     """This machine's namespaces; the engine if the machine refuses them."""
-    here = NamespaceRunner()
+    here = StepRunner()
     if engine is None:
         return here
     try:

@@ -26,7 +26,7 @@ from builder.image.compose.cell_layers import plan
 from builder.image.compose.compose import ComposedImage, compose_image, go_json
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.run_steps import BaseCache, ComposeInput
-from builder.image.compose.step_runners import NamespaceRunner
+from builder.image.compose.step_runners import StepRunner
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.image.sandbox import require
@@ -123,7 +123,7 @@ class Bench:
                     plan=made,
                     cancel=threading.Event(),
                     base_cache=bench,
-                    runner=NamespaceRunner(),
+                    runner=StepRunner(),
                 )
             )
         lease.close()
