@@ -15,7 +15,15 @@ from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import LayerRepository
 from builder.pipeline.run_context import RunContext
-from builder.sources.oci import OciImage, Registry, plain_image, push_image, read_image, staged_reference
+from builder.sources.oci import (
+    INPUTS_LABEL,
+    OciImage,
+    Registry,
+    plain_image,
+    push_image,
+    read_image,
+    staged_reference,
+)
 from builder.verify.evidence import sign_built
 
 _CONNECTIONS = 4
@@ -187,7 +195,7 @@ class EngineLoad:
             return
         self._given = len(layers)
         name = self._named(str(len(layers)))
-        labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
+        labels = {INPUTS_LABEL: f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
         try:
             with self._span(f"load and unpack the lowest {len(layers)} layers"):

@@ -17,9 +17,7 @@ import requests
 from builder.core import resources
 from builder.core.digests import content_of
 from builder.core.errors import CancelledError, CellError, ImageMissingError, RegistryError
-
-INPUTS_LABEL = "io.rtbuild.inputs"
-CELL_LABEL = "io.rtbuild.cell"
+from builder.sources.oci import CELL_LABEL, INPUTS_LABEL
 
 _LARGEST_FILE = 4 << 20
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)

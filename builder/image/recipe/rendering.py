@@ -17,6 +17,7 @@ from builder.core.model import Pinned, RegistryBase, RootfsBase, StandalonePytho
 from builder.image.recipe import slim
 from builder.image.recipe.quote import fill, python_version
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
+from builder.sources.oci import CELL_LABEL, INPUTS_LABEL, MATRIX_LABEL
 
 ROOTFS = "rootfs.tar"
 PYTHON = "python.tar"
@@ -200,12 +201,12 @@ def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str,
         yield "org.opencontainers.image.base.name", base.reference
     yield "org.opencontainers.image.title", _title(pinned)
     yield "org.opencontainers.image.version", cell.id
-    yield "io.rtbuild.cell", cell.id
-    yield "io.rtbuild.matrix", cell.matrix
+    yield CELL_LABEL, cell.id
+    yield MATRIX_LABEL, cell.matrix
     if cell.profile != "plain":
         yield "io.rtbuild.profile", cell.profile
     yield "io.rtbuild.version", version
-    yield "io.rtbuild.inputs", inputs
+    yield INPUTS_LABEL, inputs
 
 
 def _title(pinned: Pinned) -> str:

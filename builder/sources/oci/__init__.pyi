@@ -2,8 +2,11 @@ from .artifacts import Artifact, Attachment, Kept, attach, keep_in_tag, referrer
 from .layout import OciImage, archive_parts, image_manifest, plain_image, write_layout
 from .registry import Registry
 from .spec import (
+    CELL_LABEL,
     INDEXES,
+    INPUTS_LABEL,
     MANIFEST,
+    MATRIX_LABEL,
     Descriptor,
     Reference,
     blobs_of,
@@ -15,8 +18,6 @@ from .spec import (
     parse_reference,
 )
 from .staging import (
-    CELL_LABEL,
-    MATRIX_LABEL,
     PREFIX,
     MovedTagError,
     NoImageError,
@@ -36,6 +37,7 @@ from .staging import (
 __all__ = [
     "CELL_LABEL",
     "INDEXES",
+    "INPUTS_LABEL",
     "MANIFEST",
     "MATRIX_LABEL",
     "PREFIX",

@@ -24,6 +24,10 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 INDEXES = (INDEX, DOCKER_INDEX)
 MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
+INPUTS_LABEL = "io.rtbuild.inputs"
+CELL_LABEL = "io.rtbuild.cell"
+MATRIX_LABEL = "io.rtbuild.matrix"
+
 _MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})?(?:/\S*)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")

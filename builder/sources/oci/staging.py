@@ -18,8 +18,11 @@ from builder.core.files import write_whole
 from builder.sources.oci.layout import Blob, OciImage
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import (
+    CELL_LABEL,
     INDEXES,
+    INPUTS_LABEL,
     MANIFEST,
+    MATRIX_LABEL,
     Manifest,
     blobs_of,
     is_digest,
@@ -27,10 +30,6 @@ from builder.sources.oci.spec import (
     parse_config,
     parse_reference,
 )
-
-INPUTS_LABEL = "io.rtbuild.inputs"
-CELL_LABEL = "io.rtbuild.cell"
-MATRIX_LABEL = "io.rtbuild.matrix"
 
 PREFIX = "staged-"
 _OWN: dict[str, Callable[[str], bool]] = {
