@@ -38,7 +38,7 @@ from builder.image.layers import (
     tar_layer,
 )
 from builder.image.layers import style as launcher_style
-from builder.image.recipe import LEFT_OUT, pip_of
+from builder.image.recipe import LEFT_OUT, USUAL_PATH, pip_of
 from builder.plan.lock import Group, groups_of, stands_alone
 from builder.sources.oci import Registry, blobs_of, parse_config
 
@@ -153,8 +153,8 @@ def plan(pinned: Pinned, lease: Lease) -> Plan:
 def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
     operating_system, _, architecture = cell.platform.partition("/")
     # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
-    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [path]}}
+    settings = {"Env": [f"PATH={USUAL_PATH}"]}
+    config = {"architecture": architecture, "os": operating_system, "config": settings}
     return BaseLayers(layers=(layer,), config=config)
 
 

@@ -25,6 +25,8 @@ _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES":
 """Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
 
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Docker's and BuildKit's for an image without the setting: https://docs.docker.com/engine/containers/run/"""
 _PYTHON = ("/opt/runtime/bin/python", "-I", "-m")
 LAYERS = ("interpreter", "bytecode", "environment", "probe", "profile", "writable")
 """All that steps may make, in the order of an image's layers."""
@@ -182,9 +184,7 @@ def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
     cell, base = pinned.cell, pinned.base
     there: Mapping[str, str] = dict(base.env) if isinstance(base, RegistryBase) else {}
     chosen = dict(cell.env)
-    # Docker's default for an image without the setting: https://docs.docker.com/engine/containers/run/
-    path = there.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    yield "PATH", f"/opt/runtime/bin:{path}"
+    yield "PATH", f"/opt/runtime/bin:{there.get('PATH') or USUAL_PATH}"
     yield "CUDNN_VERIFY_EXPECT", "/usr/local/share/rtbuild/expect.json"
     if cell.cuda.provider == "wheels":
         yield from ((name, text) for name, text in _GPU_VARIABLES.items() if name not in {**there, **chosen})

@@ -27,7 +27,7 @@ from builder.core.errors import CellError
 from builder.core.model import Sdist, Wheel
 from builder.image.compose import FOLDER
 from builder.image.layers import MTIME, Archive, EntryPointError, entry_points, scripts
-from builder.image.sandbox import Limits, View, run
+from builder.image.sandbox import Limits, View, environment, run
 from builder.image.sdist import advice
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.unpack import BuildSystem, refuse_address
@@ -219,18 +219,19 @@ def readable(folder: Path) -> Path:
     return folder
 
 
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/build",
-    "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "PYTHONPATH": "/requires",
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONNOUSERSITE": "1",
-    "SOURCE_DATEMTIME": str(MTIME),
-}
+_ENVIRONMENT = environment(
+    {
+        "HOME": "/build",
+        "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONPATH": "/requires",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "SOURCE_DATE_EPOCH": str(MTIME),
+    }
+)
 
 
 def _lay_wheel(archive: Archive, target: Path) -> None:
