@@ -8,7 +8,6 @@ from .cell_layers import (
     python_key,
 )
 from .compose import ComposedImage, compose_image
-from .differ import ImageDifference, compare
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, lacks_for_rootfs, rootfs_key
 from .run_steps import BaseCache, ComposeInput
@@ -22,7 +21,6 @@ __all__ = [
     "CellSize",
     "ComposeInput",
     "ComposedImage",
-    "ImageDifference",
     "LayerBuild",
     "LayerSize",
     "Plan",
@@ -31,7 +29,6 @@ __all__ = [
     "SystemLayers",
     "cached_rootfs",
     "check_room",
-    "compare",
     "compose_image",
     "lacks_for_rootfs",
     "layer_keys_of",

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from builder.core.errors import CellError
-from builder.image.compose.differ import ImageDifference, compare, reason_of
 from builder.image.engine.build import SavedImage
+from builder.pipeline.reproduce import ImageDifference, compare, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
