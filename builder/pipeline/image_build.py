@@ -58,7 +58,10 @@ class ImageBuild:
             stack.enter_context(self._lease)
             upload = load = None
             if options.push is not None:
-                upload = stack.enter_context(self._uploads(options.push))
+                stores, registry = context.stores, context.sources.writing
+                upload = stack.enter_context(
+                    RegistryUpload(options.push, context.taken_from, stores.layers, registry, cell_run.span)
+                )
             if context.engine is not None and context.engine.facts().store == "containerd":
                 load = stack.enter_context(
                     EngineLoad(
@@ -264,16 +267,6 @@ class ImageBuild:
     def _lease(self) -> Lease:
         """Keeps the layers of the image while it is made."""
         return self.context.stores.layers.lease(self.context.taken_from, self.cell_run.counter)
-
-    def _uploads(self, repository: str) -> RegistryUpload:
-        context = self.context
-        return RegistryUpload(
-            repository,
-            context.taken_from,
-            context.stores.layers,
-            context.sources.writing,
-            self.cell_run.span,
-        )
 
     @property
     def _name(self) -> str:

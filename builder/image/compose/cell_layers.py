@@ -113,7 +113,7 @@ class Plan:
 
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
         have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
-        (:mod:`builder.image.compose.cell_layers` refuses another). A registry's base is lowest, where engines
+        (:func:`refuse_hidden` refuses another). A registry's base is lowest, where engines
         look for it. A standalone Python comes right after the base.
         """
         below = self.base_at
