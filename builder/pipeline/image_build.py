@@ -24,7 +24,7 @@ from builder.image.compose import (
     compose_image,
     plan,
 )
-from builder.image.engine import Engine, SavedImage, built_stage
+from builder.image.engine import Engine, SavedImage
 from builder.image.layers import Layer, Lease, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.events import Stage
@@ -169,8 +169,7 @@ class ImageBuild:
             build_context = folder / cell.id
             write(replace(self.recipe, blobs={}), build_context, blobs={})
             saved = stack.enter_context(
-                built_stage(
-                    engine,
+                engine.built_stage(
                     log=self.log,
                     on_line=tell,
                     cancel=cell_run.cancel,

@@ -14,8 +14,7 @@ from builder.image.compose.cell_layers import LayerBuild, plan
 from builder.image.compose.compose import compose_image
 from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import EngineRunner, StepRunner, step_runner
-from builder.image.engine.build import WORKING
-from builder.image.engine.engine import Engine
+from builder.image.engine.engine import WORKING, Engine
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import RecipeFile, RecipeStep
 

@@ -60,7 +60,7 @@ class EngineRunner(StepRunner):
     def run(
         self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
     ) -> None:
-        from builder.image.engine import built_stage, hint_for  # with Docker's client
+        from builder.image.engine import hint_for  # with Docker's client
 
         facts = self._engine.facts()
         with tempfile.TemporaryDirectory(prefix="rtbuild-step-", dir=root.parent) as folder:
@@ -70,8 +70,7 @@ class EngineRunner(StepRunner):
             (context / "step.sh").write_text(script)
             root.rename(context / "root")
             try:
-                built = built_stage(
-                    self._engine,
+                built = self._engine.built_stage(
                     log=root.parent / f"{root.name}.log",
                     cancel=cancel,
                     context=context,

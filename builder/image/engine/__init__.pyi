@@ -1,4 +1,4 @@
-from .build import SavedImage, built_stage, hint_for
+from .build import SavedImage, hint_for
 from .container import ProbeRun
 from .doctor import diagnose, gpu_checks
 from .engine import Engine
@@ -15,7 +15,6 @@ __all__ = [
     "ProbeRun",
     "SavedImage",
     "StoredImage",
-    "built_stage",
     "diagnose",
     "gpu_checks",
     "hint_for",

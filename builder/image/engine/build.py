@@ -16,22 +16,17 @@ import shlex
 import signal
 import subprocess
 import tarfile
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from builder.core.errors import CancelledError, CellError, CommandError
 from builder.image.engine.facts import EngineFacts
 from builder.image.layers import plain
-
-if TYPE_CHECKING:
-    from builder.image.engine.engine import Engine
 
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))
@@ -48,8 +43,6 @@ _HINTS = (
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CHUNK = 1 << 20
-WORKING = "rtbuild-working"
-"""The repository of images that are gone when their cell is built."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,25 +266,3 @@ class SavedImage(ExitStack[None]):
         if found is None:
             raise KeyError(name)
         return found
-
-
-@contextmanager
-def built_stage(
-    engine: Engine,
-    *,
-    log: Path,
-    on_line: Callable[[str], None] = lambda _: None,
-    cancel: threading.Event,
-    **request: Any,
-) -> Iterator[SavedImage]:
-    """A stage that was built, as an image that can be read. ``request`` as of BuildRequest."""
-    name = f"{WORKING}/{uuid.uuid4().hex[:12]}:stage"
-    with tempfile.TemporaryDirectory(prefix="rtbuild-stage-") as folder:
-        archive = Path(folder) / "stage.tar"
-        engine.build(BuildRequest(tag=name, **request), log=log, on_line=on_line, cancel=cancel)
-        try:
-            engine.save(name, archive)
-        finally:
-            engine.remove(name)
-        with SavedImage(archive) as saved:
-            yield saved

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -15,11 +17,14 @@ from builder.image.engine.connect import Connection, buildx_version, connect
 from builder.image.engine.images import ImageStore, StoredImage, said_by_engine
 
 if TYPE_CHECKING:
-    from builder.image.engine.build import BuildRequest
+    from builder.image.engine.build import BuildRequest, SavedImage
     from builder.image.engine.container import ProbeRun
     from builder.image.engine.facts import EngineFacts
     from builder.image.layers import Layer
     from builder.sources.oci import OciImage
+
+WORKING = "rtbuild-working"
+"""The repository of images that are gone when their cell is built."""
 
 
 class Engine(ImageStore, AbstractContextManager["Engine"]):
@@ -111,6 +116,29 @@ class Engine(ImageStore, AbstractContextManager["Engine"]):
         _ = self.buildx
         command = command_line(request, docker=self._connection.docker, facts=self.facts())
         run_build(command, request, log=log, on_line=on_line, cancel=cancel)
+
+    @contextmanager
+    def built_stage(
+        self,
+        *,
+        log: Path,
+        on_line: Callable[[str], None] = lambda _: None,
+        cancel: threading.Event,
+        **request: Any,
+    ) -> Iterator[SavedImage]:
+        """A stage that was built, as an image that can be read. ``request`` as of BuildRequest."""
+        from builder.image.engine.build import BuildRequest, SavedImage
+
+        name = f"{WORKING}/{uuid.uuid4().hex[:12]}:stage"
+        with tempfile.TemporaryDirectory(prefix="rtbuild-stage-") as folder:
+            archive = Path(folder) / "stage.tar"
+            self.build(BuildRequest(tag=name, **request), log=log, on_line=on_line, cancel=cancel)
+            try:
+                self.save(name, archive)
+            finally:
+                self.remove(name)
+            with SavedImage(archive) as saved:
+                yield saved
 
     def receive(
         self,

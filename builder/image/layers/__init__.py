@@ -1,4 +1,4 @@
-"""Layers: wheels, read without being believed and laid out as pip would, become blobs that a store keeps."""
+"""Wheels become layers: read without being believed, laid out as pip would, kept as blobs in a store."""
 
 import lazy_loader
 
