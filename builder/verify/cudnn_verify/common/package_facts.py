@@ -344,6 +344,7 @@ def _itself_anew(remedies):
     return package.replace("_", "-") + ("==" + version if version else "")
 
 
+_COMPILED_AT_INSTALL = ("flash-attn", "causal-conv1d", "mamba-ssm")
 _REQUIRED = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?=?\d[\w.*]*,?)+$")
 
 
@@ -353,6 +354,33 @@ def _required(remedies):
         ",."
     )
     return text if _REQUIRED.match(text) else None
+
+
+_TOLD_WORD = re.compile(r"(?:[A-Z][A-Z0-9_]+=\w+|-U|--upgrade|--no-build-isolation|pip3?|install)$")
+_TOLD_PACKAGE = re.compile(r"(?!torch(?:vision|audio)?\b|apex\b)[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?\d[\w.]*,?)*$")
+
+
+def _told_line(remedies):
+    """The line of pip's that a message itself names, with one package; None for another PyTorch, beside which
+    what is compiled for this one would not load, and for NVIDIA's Apex, whose name on the index is another's.
+    """
+    found, package = [], None
+    for word in re.sub(r"[\"']", "", remedies.detail.get("installs") or "").split():
+        word = word.rstrip(".,;:")
+        if package is None and _TOLD_PACKAGE.match(word) and not _TOLD_WORD.match(word):
+            package = word
+        elif not _TOLD_WORD.match(word):
+            break
+        found.append(remedies.quoted(word))
+    return " ".join(found).replace("pip3", "pip") if package else None
+
+
+def _plainly_asked(remedies):
+    """The package that a message asks for by its name alone; one that is compiled here with PyTorch in sight."""
+    attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
+    name = (remedies.detail.get("plain") or remedies.detail.get("absent") or "").lower().replace("_", "-")
+    name = attention.get((remedies.detail.get("attention") or "").lower()) or _DISTRIBUTIONS.get(name, name)
+    return name + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL) if name else None
 
 
 def _card_share(remedies):
@@ -920,6 +948,8 @@ PACKAGE_FACTS = {
     "asker-release": _asker_release,
     "itself-anew": _itself_anew,
     "required": _required,
+    "told-line": _told_line,
+    "plainly-asked": _plainly_asked,
     "broken": lambda r: r.detail.get("broken"),
     "card-share": _card_share,
     "triton-kernels-here": lambda r: getattr(r.here, "triton_kernels_here", False),
@@ -965,7 +995,7 @@ PACKAGE_FACTS = {
     "companion-of-torch": _companion_of_torch,
     "any-torch-of-library": _any_torch_of_library,
     "kernel-package": _kernel_package,
-    "compiled-here": lambda r: _kernel_package(r) in ("flash-attn", "causal-conv1d", "mamba-ssm", "xformers"),
+    "compiled-here": lambda r: _kernel_package(r) in (*_COMPILED_AT_INSTALL, "xformers"),
     "release-for-card": _release_for_card,
     "release-with-wheels": _release_with_wheels,
     "no-npp": lambda r: getattr(r.here, "no_npp", False),
