@@ -357,7 +357,9 @@ def _required(remedies):
 
 
 _TOLD_WORD = re.compile(r"(?:[A-Z][A-Z0-9_]+=\w+|-U|--upgrade|--no-build-isolation|pip3?|install)$")
-_TOLD_PACKAGE = re.compile(r"(?!torch(?:vision|audio)?\b|apex\b)[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?\d[\w.]*,?)*$")
+_TOLD_PACKAGE = re.compile(
+    r"(?!torch(?:vision|audio)?\b|apex\b)[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?\d[\w.]*,?)*$"
+)
 
 
 def _told_line(remedies):
@@ -376,7 +378,7 @@ def _told_line(remedies):
 
 
 def _plainly_asked(remedies):
-    """The package that a message asks for by its name alone; one that is compiled here with PyTorch in sight."""
+    """The package that a message asks for by its name alone; what is compiled here sees PyTorch."""
     attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
     name = (remedies.detail.get("plain") or remedies.detail.get("absent") or "").lower().replace("_", "-")
     name = attention.get((remedies.detail.get("attention") or "").lower()) or _DISTRIBUTIONS.get(name, name)
@@ -430,8 +432,14 @@ def _torch_of_library(remedies):
 
 
 def _torch_of_toolkit(remedies):
-    """The newest PyTorch of the toolkit's CUDA major version that has code for the card."""
-    toolkit = numbers(remedies.detail.get("toolkit"))[:1]
+    """A PyTorch of the toolkit's CUDA major version that has code for the card: the release that is here,
+    with what is compiled for it, if there is one, else the newest.
+    """
+    toolkit, release = numbers(remedies.detail.get("toolkit"))[:1], torch_told(remedies)[0]
+    for row in Releases().builds("torch", release) if release and toolkit else ():
+        fits = remedies.capability is None or serves(row, remedies.capability)
+        if row["variant"] and numbers(row["cuda"])[:1] == toolkit and fits:
+            return remedies.torch_and_companions(release, row["variant"])
     rows = [row for row in Releases().builds("torch", None) if row["variant"]]
     rows = [row for row in rows if toolkit and numbers(row["cuda"])[:1] == toolkit]
     minor = numbers(remedies.detail.get("toolkit"))[:2]
@@ -629,6 +637,15 @@ def _torch_of_image(remedies):
     variant = getattr(remedies.here, "image_cuda", None)
     known = {row["variant"] for row in Releases().builds("torch", None)}
     return ["torch", "torchvision", "torchaudio"] + torch_index(variant) if variant in known else None
+
+
+def _tensorflow_whole(remedies):
+    """The TensorFlow that is here, with its libraries; None for an unknown release, and before 2.16, whose
+    extra asks for packages that no index has: https://github.com/tensorflow/tensorflow/issues/66517
+    """
+    version = (remedies.here.packages.get("tensorflow") or "").partition("+")[0]
+    whole = len(numbers(version)) > 2 and numbers(version) >= (2, 16)
+    return "tensorflow[and-cuda]==" + version if whole else None
 
 
 def _served_torch(remedies):
@@ -989,6 +1006,9 @@ PACKAGE_FACTS = {
     "llama-archive": _llama_archive,
     "llama-cuda": lambda r: _LLAMA_CUDA if _llama_archive(r) else None,
     "jax-whole": _jax_whole,
+    "jax-told": lambda r: bool({"jax", "jaxlib"} & set(r.here.packages)),
+    "tensorflow-whole": _tensorflow_whole,
+    "blackwell-told": lambda r: bool(r.capability and r.capability[0] == 12),
     "cublas-wheel": _cublas_wheel,
     "of-vllm": lambda r: "vllm" in r.here.printed_by,
     "of-comfyui": lambda r: getattr(r.here, "comfyui", False),

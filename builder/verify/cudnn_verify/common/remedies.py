@@ -526,12 +526,15 @@ class Remedies(FrameworkBuilds):
 
 
 def _as_project(command):
-    """[A command that takes PyTorch from one of its own indexes, as a project of uv's keeps it]: what is
-    installed beside the project's files is gone after the next ``uv sync``.
+    """[A command that installs plainly, or takes PyTorch from one of its own indexes, as a project of uv's
+    keeps it]: what is installed beside the project's files is gone after the next ``uv sync``.
     """
     found = re.match(
         r"pip install --force-reinstall ([^-&|]+) --index-url (https://\S+/(cu\d+))$", command.text
     )
+    plain = re.match(r"pip install (?:--upgrade )?([^-&|$].*)$", command.text)
+    if command.where == "pip" and plain and not re.search(r" -|[&|$;]", plain.group(1)):
+        return [Command("pip", "uv add " + plain.group(1), command.note)]
     if command.where != "pip" or not found:
         return []
     names, url, variant = found.groups()

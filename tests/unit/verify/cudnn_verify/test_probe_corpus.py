@@ -33,7 +33,8 @@ MESSAGES = [
     json.loads(row) for row in (Path(__file__).parent / "messages.jsonl").read_text("utf-8").splitlines()
 ]
 """What releases of the programs print of an environment that does not fit, out of their own files (package,
-version, file), with values in the places of those that a program fills in; several causes if one is as good.
+version, or the commit of its repository, file), with values in the places of those that a program fills in;
+several causes if one is as good.
 """
 REMARKS = (
     "Failed to decode the picture on the card, falling back to CPU decoding",
@@ -57,6 +58,11 @@ REMARKS = (
     "Requirement already satisfied: numpy>=1.26 in ./venv/lib (from transformers) (2.3.1)",
     "architecture: this model architecture is not supported",
     "NVIDIA driver 580.95.05 is loaded, CUDA 13.0",
+    "Unsloth: Please install `causal_conv1d` to speed up Mamba training via `pip install causal_conv1d`",
+    "`forward` falls back to its reference PyTorch implementation because `causal-conv1d` is not installed.",
+    "[WARNING] async_io requires the dev libaio .so object and headers but these were not found.",
+    "W0312 08:15:01.1 12 nvc.c:258] could not load kernel module nvidia_modeset",
+    "bitsandbytes was compiled without optional parts; found 0.48.0, at least 0.46.1 is required: ok",
 )
 
 
