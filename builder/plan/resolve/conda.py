@@ -37,7 +37,7 @@ _PYTORCH = {"pytorch", "pytorch-gpu"}
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
     r"|openblas|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses|ca-certificates|ffmpeg|cmake|make|git"
-    r"|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
+    r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
 _IN_WHEELS = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 
-from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
-from builder.core.versions import contains, lower_bound, pinned, release
+from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownError, UsageError
+from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
 from builder.plan.facts.rules import PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
@@ -17,6 +17,7 @@ from builder.plan.resolve.proof import BROKEN, brought, prove
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
 from builder.plan.resolve.substitutes import Substitution, joined, nearest
+from builder.plan.resolve.wheel_pythons import common, every_python, wheel_pythons
 from builder.sources.index import Index, Offer, ask
 
 
@@ -25,6 +26,9 @@ class _BrokenSetError(NothingPossibleError):
 
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
+_USUAL_PYTHON = "3.12"
+_PYTHONS = 4
+"""Pythons on which it is asked what packages bring."""
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
 
 
@@ -100,7 +104,8 @@ def propose(
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         changes, refusal = swapped, _refused_for(swapped)
         try:
-            standing = _standing(demand, available, index, limit, rootfs=rootfs)
+            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs)
+            asked.notes += told
         except _BrokenSetError:
             raise
         except NothingPossibleError as problem:
@@ -112,6 +117,7 @@ def propose(
             if way is None:
                 raise
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
+            asked.notes += _of_older(way.proposal, demand, available)
             refusal = refusal or problem
         if refusal is not None and not take_nearest and (changes or not standing[0].possible):
             whole = (
@@ -163,6 +169,61 @@ def _newest_of(wish: NamedRequirement) -> str | None:
     every = {row.version for row in load().table(wish.name).rows}
     fitting = (version for version in every if contains(wish.parsed.specifier, version))
     return max(fitting, key=release, default=pinned(wish.parsed) or lower_bound(wish.parsed))
+
+
+def _on_any_python(
+    demand: Demand,
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    limit: int,
+    *,
+    rootfs: bool,
+) -> tuple[list[Proposal], list[str]]:
+    """As :func:`_standing`; if that finds none, on the Pythons that what stands beside has wheels for.
+
+    With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
+    """
+    try:
+        standing = _standing(demand, available, index, limit, rootfs=rootfs)
+    except NothingPossibleError as first:
+        has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
+        there = common(has)
+        if not has or not any(map(demand.takes_python, there)):
+            raise
+        try:
+            standing = _standing(replace(demand, wheels_for=there), available, index, limit, rootfs=rootfs)
+        except NothingPossibleError as second:
+            raise first from second  # which speaks of what was asked for
+    else:
+        has, there = {}, frozenset[str]()
+    return standing, [*_of_pythons(has), *_of_older(standing[0], demand, available)]
+
+
+def _of_pythons(has: Mapping[NamedRequirement, frozenset[str]]) -> Iterator[str]:
+    for wish, there in has.items():
+        pythons = sorted(there, key=key)
+        yield f"{wish} ({wish.place}) has wheels for Python {', '.join(pythons)}, and so one of them is taken"
+
+
+def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Why the first proposal has an older release of a framework than could be had without the rest."""
+    if not demand.companions:
+        return
+    alone = search(replace(demand, companions=()), available=available, enough=1).possible[:1]
+    newest = {name: version for one in alone for name, version in _releases(one)}
+    for name, version in _releases(best):
+        if name in newest and release(version) < release(newest[name]):
+            beside = ", ".join(f"{wish}" for wish in demand.companions[:4])
+            more = f" and {len(demand.companions) - 4} more" if len(demand.companions) > 4 else ""
+            yield (
+                f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}{more}"
+            )
+
+
+def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:
+    """Name and version, without its build, of each framework."""
+    for parsed in map(Requirement, proposal.cell.frameworks):
+        yield canonical(parsed.name), (pinned(parsed) or "0").partition("+")[0]
 
 
 def _standing(
@@ -354,21 +415,41 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     if not found:
         if index is None:
             raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
-        python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
-        found = brought(index, demand, python)
+        found = _brought_on_any(demand, index)
     if not found and alone:
         others = tuple(wish for wish in demand.companions if wish not in alone)
         return replace(demand, frameworks=alone, companions=others)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
-            hint=f"name one beside: {', '.join(sorted(load().frameworks))}",
+            hint="name one beside, as in `rtbuild resolve torch` with the same: "
+            f"{', '.join(sorted(load().frameworks))}",
         )
     added = tuple(
         NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
         for wish in from_arguments(found).merged().wishes
     )
     return replace(demand, frameworks=added)
+
+
+def _brought_on_any(demand: Demand, index: Index) -> list[str]:
+    """Of the Pythons that the packages have wheels for the first on which they go together.
+
+    Raises NoSolutionError with the words about the first Python if there is none.
+    """
+    there = common(wheel_pythons(demand.companions, index, demand.built_for)) or every_python()
+    pythons = [python for python in every_python() if python in there and demand.takes_python(python)]
+    pythons.sort(key=lambda python: python != _USUAL_PYTHON)
+    problems = []
+    for python in pythons[:_PYTHONS] or [_USUAL_PYTHON]:
+        try:
+            return brought(index, demand, python)
+        except NoSolutionError as problem:
+            problems.append(problem)
+    hint = (
+        f"{problems[0].hint}; the framework itself may be named beside: `rtbuild resolve torch` with the same"
+    )
+    raise NoSolutionError(problems[0].message, hint=hint) from problems[0]
 
 
 def _runs_alone(name: str) -> bool:

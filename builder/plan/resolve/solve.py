@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import shown
@@ -19,6 +20,7 @@ from builder.core.errors import UsageError
 from builder.core.model import Cell
 from builder.core.versions import (
     NO_NUMBER,
+    canonical,
     closest_first,
     contains,
     key,
@@ -27,6 +29,7 @@ from builder.core.versions import (
     pinned,
     release,
     requirement,
+    short,
     without_marker,
 )
 from builder.plan.facts.reading import system_of
@@ -41,7 +44,7 @@ from builder.plan.facts.rules import (
     choices,
     platform_of,
 )
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 
@@ -66,6 +69,8 @@ class Demand:
     python: str | None = None
     """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
     index: tuple[str, ...] = ()
+    wheels_for: frozenset[str] | None = None
+    """The Pythons that what stands beside has wheels for; None for any."""
 
     @property
     def built_for(self) -> str:
@@ -74,8 +79,10 @@ class Demand:
 
     def takes_python(self, version: str) -> bool:
         """Whether an image with this Python meets the demand, and every marker on a framework holds."""
-        return (self.python is None or contains(pythons(self.python), f"{version}.99")) and all(
-            wish.holds(version, self.built_for) for wish in self.frameworks
+        return (
+            (self.python is None or contains(pythons(self.python), f"{version}.99"))
+            and (self.wheels_for is None or version in self.wheels_for)
+            and all(wish.holds(version, self.built_for) for wish in self.frameworks)
         )
 
     def parts(self) -> Iterator[tuple[str, Self]]:
@@ -325,14 +332,28 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     none = table.no_such_release(exact, wish.name) if exact is not None and exact not in listed else None
     if none is not None:
         return Absent(wish=wish, reason=none, outcome=Outcome.IMPOSSIBLE)
-    elsewhere = [row for row in table.rows if contains(wish.parsed.specifier, row.version)]
-    reason = f"no release on record fits {wish} ({wish.place}): {span}"
-    if elsewhere and elsewhere[-1].distribution == wish.name:
-        row = elsewhere[-1]
+    return Absent(wish=wish, reason=_unread(wish, table, span), outcome=Outcome.UNKNOWN)
+
+
+def _unread(wish: NamedRequirement, table: FrameworkTable, span: str) -> str:
+    """Why nobody knows of such a release: its build, or its wheels, are not on record, or nothing is."""
+    exact = pinned(wish.parsed) or ""
+    if "+" in exact and (others := table.of(exact.partition("+")[0])):
+        builds = ", ".join(f"{_build_of(row)} for CUDA {short(row.cuda, 2)}" for row in others if row.cuda)
+        of = f"{table.title} {others[0].version}"
+        none = f"the build {wish} ({wish.place}) is not on record"
+        return f"{none}; of {of} there are: {builds or 'none with CUDA'}"
+    rows = [row for row in table.rows if contains(wish.parsed.specifier, row.version)]
+    if rows and rows[-1].distribution == wish.name:
+        row = rows[-1]
         why = next(iter(row.unread.values()), "they are on an index of their maker's")
         label = f"{table.title} {row.version}"
-        reason = f"of {label}, which fits {wish} ({wish.place}), no wheels with CUDA are on record: {why}"
-    return Absent(wish=wish, reason=reason, outcome=Outcome.UNKNOWN)
+        return f"of {label}, which fits {wish} ({wish.place}), no wheels with CUDA are on record: {why}"
+    return f"no release on record fits {wish} ({wish.place}): {span}"
+
+
+def _build_of(row: FrameworkRow) -> str:
+    return f"{row.distribution}=={row.version}" + ("" if row.default else f"+{row.variant}")
 
 
 def _is_not_listed(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> bool:
@@ -375,9 +396,38 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
     ]
     return replace(
         cell,
-        pip=tuple(dict.fromkeys((*beside, *cell.pip))),
+        pip=asked_once(beside, cell.pip),
         index=tuple(dict.fromkeys((*demand.index, *cell.index))),
     )
+
+
+def asked_once(beside: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """Requirements, and a cell's own behind them; one on a package that is asked for already joins that."""
+    found = dict.fromkeys(beside)
+    for text in own:
+        mine = Requirement(text)
+        before = next(
+            (one for one in found if canonical(Requirement(one).name) == canonical(mine.name)), None
+        )
+        if before is None:
+            found[text] = None
+            continue
+        joined = Requirement(before)
+        if not _within(joined.specifier, mine.specifier):
+            joined.specifier &= mine.specifier
+        found = {str(joined) if one == before else one: None for one in found}
+    return tuple(found)
+
+
+def _within(asked: SpecifierSet, bounds: SpecifierSet) -> bool:
+    """Whether one version, or an upper bound, that is asked for lies within other bounds already."""
+    upper = [clause for clause in bounds if clause.operator == "<"]
+    for clause in asked:
+        if clause.operator == "==" and "*" not in clause.version:
+            return contains(bounds, clause.version)
+        if clause.operator in {"<", "<=", "~="} and len(upper) == len(bounds):
+            return all(release(clause.version) <= release(one.version) for one in upper)
+    return False
 
 
 def _rank(proposal: Proposal, combination: Combination, number: int) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from builder.core.model import Cell
 from builder.core.versions import (
     apart,
     canonical,
+    key,
     name_pattern,
     pinned,
     release,
@@ -35,8 +36,9 @@ from builder.plan.resolve.clash import against
 from builder.plan.resolve.nearer import Answer, Kept, brought_back, exact, reason
 from builder.plan.resolve.proof import SECONDS, solved
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, judged, needs_standalone
+from builder.plan.resolve.solve import Demand, Proposal, asked_once, judged, needs_standalone
 from builder.plan.resolve.unbuilt import lacking
+from builder.plan.resolve.wheel_pythons import every_python, wheel_pythons
 from builder.sources.index import Index
 
 _ON_EACH_PYTHON = 20
@@ -174,7 +176,7 @@ def _way(
 ) -> NearestDemand | None:
     """The nearest way for a demand whose frameworks are possible; None if none was found."""
     wider, changes = moved
-    proposals = _one_for_each_python(wider, available, suits)
+    proposals = _one_for_each_python(wider, available, suits, index)
 
     problems: list[CellError] = []
 
@@ -323,17 +325,34 @@ def _proposals(demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def _one_for_each_python(
-    demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits
+    demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits, index: Index | None
 ) -> list[Proposal]:
-    """The first proposal for each Python, on a Debian release if possible: only there code is compiled."""
-    found: dict[str, Proposal] = {}
-    for proposal in itertools.islice(filter(suits, _proposals(demand, available)), 200):
-        cell = proposal.cell
-        before = found.get(cell.python)
-        better = before is not None and (cell.base.kind == "rootfs") > (before.cell.base.kind == "rootfs")
-        if before is None or (better and before.cell.frameworks == cell.frameworks):
-            found[cell.python] = proposal
-    return list(found.values())[:_PYTHONS]
+    """The first proposal for each Python, on a Debian release if possible: only there code is compiled.
+
+    The Pythons that are nearest to those that what stands beside has wheels for come first.
+    """
+    has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
+    usual = dict.fromkeys(one.cell.python for one in itertools.islice(_proposals(demand, available), 200))
+    others = [python for python in every_python() if demand.takes_python(python) and python not in usual]
+    by_wheels = sorted(
+        [*usual, *others], key=lambda python: sum(_minors_apart(python, there) for there in has.values())
+    )
+    found = []
+    for python in by_wheels:
+        mine = filter(suits, _proposals(replace(demand, python=python), available))
+        first = next(mine, None)
+        if first is None:
+            continue
+        alike = itertools.takewhile(lambda one, best=first: one.cell.frameworks == best.cell.frameworks, mine)  # type: ignore[misc]
+        found.append(next((one for one in (first, *alike) if one.cell.base.kind == "rootfs"), first))
+        if len(found) == _PYTHONS:
+            break
+    return found
+
+
+def _minors_apart(python: str, there: Set[str]) -> int:
+    """How many minor releases a Python is from the nearest of these."""
+    return min(abs(key(python)[1] - key(other)[1]) for other in there)
 
 
 def _loosened(
@@ -367,6 +386,10 @@ def _loosened(
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
             return None
+        if twice := _written_twice(answer, named):
+            changed |= dict.fromkeys(twice)
+            reasons |= dict.fromkeys(twice, reason(answer, mine[twice[0]]))
+            continue
         if (named_one := _with_nothing_against(answer, named)) and named_one not in suggested:
             suggested.add(named_one)
             changed[named_one[0]] = mine[named_one[0]].bound(f"=={named_one[1]}")
@@ -394,6 +417,20 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
     return _COMPILED if name in lacking(answer) else reason(answer, mine[name])
 
 
+def _written_twice(answer: str, named: Sequence[str]) -> list[str]:
+    """Of packages that write the same files those that the rules do not say to keep, if one is to stay."""
+    found = re.search(
+        r"(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. Keep (?P<one>[\w.-]+):", answer
+    )
+    if found is None or canonical(found["one"]) not in named:
+        return []
+    return [
+        name
+        for name in map(canonical, found["all"].split(" and "))
+        if name in named and name != canonical(found["one"])
+    ]
+
+
 def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] | None:
     """The first of these packages of which the rules name a release that goes, and that release."""
     for name in named:
@@ -419,7 +456,7 @@ def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement
 def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> Proposal:
     """The proposal with these requirements beside its own."""
     texts = (without_marker(wish.parsed) for wish in beside.values() if wish is not None)
-    pip = tuple(dict.fromkeys((*texts, *proposal.cell.pip)))
+    pip = asked_once(list(dict.fromkeys(texts)), proposal.cell.pip)
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
@@ -429,7 +466,8 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     if any(finding.rule in _OF_NUMPY for finding in refused) and _takes_numpy_1(cell):
-        first = replace(cell, pip=(*cell.pip, _NUMPY_1))  # what code for NumPy 1 lacks, and no other release
+        # what code for NumPy 1 lacks, and no other release
+        first = replace(cell, pip=asked_once(cell.pip, (_NUMPY_1,)))
         return _answer(replace(proposal, cell=first), index, driver, boldly=boldly)
     if refused:
         return "\n".join(finding.message for finding in refused)
@@ -445,7 +483,9 @@ def _takes_numpy_1(cell: Cell) -> bool:
     """Whether a cell may have NumPy 1 and nothing keeps the resolver from NumPy 2."""
     asked = [parsed for parsed in map(requirement, cell.pip) if parsed and canonical(parsed.name) == "numpy"]
     first = SpecifierSet("<2")
-    return _NUMPY_1 not in cell.pip and not any(apart(parsed.specifier, first) for parsed in asked)
+    if any("<2" in map(str, parsed.specifier) for parsed in asked):
+        return False
+    return not any(apart(parsed.specifier, first) for parsed in asked)
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

@@ -101,6 +101,13 @@ def test_pips_line_that_is_none_is_told_with_its_line(line: str) -> None:
         told(f"dependencies:\n- pip:\n  - {line}\n")
 
 
+def test_condas_parts_of_numpy_are_no_packages_of_their_own() -> None:
+    text = "dependencies:\n- pytorch=2.1.2\n- numpy=1.23\n- numpy-base=1.23\n- pip:\n  - numpy>=1.18\n"
+    requirements, _, notes = told(text)
+    assert requirements == ["torch==2.1.2", "numpy==1.23.*", "numpy>=1.18"]
+    assert any("numpy-base: not taken over" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("lines", "requirement"),
     [

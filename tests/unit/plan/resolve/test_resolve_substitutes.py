@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from packaging.version import Version
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
-from builder.core.errors import CellError, FaultError, NothingPossibleError, NotKnownError
+from builder.core.errors import CellError, FaultError, NoSolutionError, NothingPossibleError, NotKnownError
 from builder.core.import_proof import Missing
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
@@ -20,7 +21,8 @@ from builder.plan.matrix import load
 from builder.plan.resolve import nearer, proof, proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.nearer import reason
-from builder.plan.resolve.solve import Demand, search, split
+from builder.plan.resolve.solve import Demand, asked_once, search, split
+from builder.plan.resolve.wheel_pythons import wheel_pythons
 from builder.sources.index.simple_api import IndexFile
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
@@ -106,7 +108,9 @@ def test_code_for_numpy_1_gets_numpy_1_and_keeps_its_release(
     monkeypatch.setitem(VERSIONS, "scikit-learn", "1.2.2")
     for beside in ((), ("numpy",), ("numpy>=1.19",)):
         assert changes("torch==2.6.0", "scikit-learn==1.2.2", *beside, python="3.11") == []
-        assert {"scikit-learn==1.2.2", "numpy<2"} <= set(resolver[-1])
+        (numpy,) = (parsed for parsed in map(Requirement, resolver[-1]) if parsed.name == "numpy")
+        assert "<2" in map(str, numpy.specifier)
+        assert "scikit-learn==1.2.2" in resolver[-1]
     moved = changes("torch==2.6.0", "scikit-learn==1.2.2", "numpy>=2", python="3.11")
     assert len(moved) == 1
 
@@ -121,6 +125,95 @@ def test_only_what_has_to_changes() -> None:
         "nothing can be done"
     )
     assert changes("torch==2.5.1", "scipy") == []
+
+
+def test_of_packages_that_write_the_same_files_the_one_to_keep_is_kept(
+    monkeypatch: pytest.MonkeyPatch, resolver: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.setitem(VERSIONS, "opencv-contrib-python-headless", "4.5.5.64")
+    (gone,) = changes("torch==2.5.1", "opencv-contrib-python-headless==4.5.5.64", "opencv-python")
+    assert gone.startswith("without opencv-python (the command line): ")
+    assert "Keep opencv-contrib-python-headless" in gone
+    assert any("opencv-contrib-python-headless==4.5.5.64" in pip for pip in resolver)
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "once"),
+    [
+        (["numpy==1.16.4"], ["numpy<2"], ["numpy==1.16.4"]),
+        (["numpy<1.17"], ["numpy<2"], ["numpy<1.17"]),
+        (["numpy>=1.18", "scipy"], ["numpy<2"], ["numpy<2,>=1.18", "scipy"]),
+        (["scipy"], ["numpy<2"], ["scipy", "numpy<2"]),
+        (["numpy==2.1"], ["numpy<2"], ["numpy<2,==2.1"]),
+    ],
+)
+def test_a_package_has_one_line(asked: list[str], own: list[str], once: list[str]) -> None:
+    assert asked_once(asked, own) == tuple(once)
+
+
+def test_the_pythons_are_tried_for_which_there_are_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old pin beside an open framework: the framework is older, and nothing is replaced."""
+    index = Listed()
+    monkeypatch.setitem(index.versions, "numpy", ["1.16.4"])
+    files = [
+        IndexFile(name=f"numpy-1.16.4-cp{n}-cp{n}m-manylinux1_x86_64.whl", url="", sha256=None)
+        for n in (36, 37)
+    ]
+    monkeypatch.setattr(index, "offers", lambda _name: files)
+    demand = demanded("torch", "numpy==1.16.4")
+    (there,) = wheel_pythons(demand.companions, index, "linux/amd64").values()
+    assert there == {"3.6", "3.7"}
+
+    def prove(proposals, demand, _index, limit):
+        old = [one for one in proposals if one.cell.python in there]
+        return [replace(one, wheels=5) for one in old[:limit]], ["numpy==1.16.4 has no usable wheels"]
+
+    monkeypatch.setattr(proposing, "prove", prove)
+    demand = replace(demand, driver=None)
+    standing, notes = proposing._on_any_python(demand, {}, index, 1, rootfs=False)
+    assert standing[0].cell.python == "3.7"
+    assert standing[0].cell.frameworks == ("torch==1.13.1",)
+    assert notes[0] == (
+        "numpy==1.16.4 (the command line) has wheels for Python 3.6, 3.7, and so one of them is taken"
+    )
+    assert re.fullmatch(
+        r"torch 2\.\S+ is possible alone; 1\.13\.1 is the newest found with numpy==1\.16\.4", notes[1]
+    )
+    monkeypatch.setattr(index, "offers", lambda _name: files[:0])
+    with pytest.raises(NothingPossibleError):
+        proposing._on_any_python(demand, {}, index, 1, rootfs=False)
+
+
+def test_what_packages_bring_is_asked_on_the_pythons_that_have_their_wheels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def brought(_index, _demand, python):
+        asked.append(python)
+        if python != "3.6":
+            raise NoSolutionError(f"nothing for {python}", hint="loosen")
+        return ["ctranslate2"]
+
+    monkeypatch.setattr(proposing, "brought", brought)
+    files = [
+        IndexFile(name=f"old-1-cp{n}-cp{n}m-manylinux1_x86_64.whl", url="", sha256=None) for n in (36, 37)
+    ]
+    index = Listed()
+    monkeypatch.setattr(index, "offers", lambda _name: files)
+    assert proposing._with_brought(demanded("old==1"), index).frameworks[0].name == "ctranslate2"
+    assert asked == ["3.7", "3.6"]
+    with pytest.raises(NoSolutionError, match=r"nothing for 3\.7") as refused:
+        proposing._with_brought(demanded("old==1", python="3.7"), index)
+    assert "rtbuild resolve torch" in str(refused.value.hint)
+
+
+def test_a_build_that_is_not_on_record_names_those_that_are() -> None:
+    (absent,) = search(demanded("torch==1.3.0+cu92")).absent
+    assert absent.reason == (
+        "the build torch==1.3.0+cu92 (the command line) is not on record; of PyTorch 1.3.0 there are: "
+        "torch==1.3.0 for CUDA 10.1"
+    )
 
 
 def test_a_mistaken_name_is_the_one_that_is_meant(resolver: list[tuple[str, ...]]) -> None:
@@ -342,7 +435,7 @@ def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
     monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
     wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
-    found = substitutes.nearest(wanted, object(), {})
+    found = substitutes.nearest(wanted, Listed(), {})
     assert found is not None
     assert found.proposal.unasked == "no answer"
     assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
