@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cli import options as opt
-from builder.cli.console import say
+from builder.cli.console import human_bytes, say
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
@@ -15,6 +15,7 @@ from builder.image.engine import nvidia_smi
 from builder.plan.lock import host_platform
 from builder.plan.resolve import (
     AskedMachine,
+    Proposal,
     ProposedMatrix,
     Wishes,
     from_arguments,
@@ -110,18 +111,29 @@ def matrix_text(wish: MatrixWish, lacks: Callable[[Base], str | None] | None = N
     and the others are told.
     """
     found = _found(wish, limit=1)
+    taken = found.proposals[0]
     text, refused = found.text, lacks(found.proposals[0].cell.base) if lacks is not None else None
     if lacks is not None and refused is not None:
         others = _found(wish, limit=_OTHER_BASES).proposals
-        other = next((one.cell for one in others if lacks(one.cell.base) is None), None)
+        other = next((one for one in others if lacks(one.cell.base) is None), None)
         said = f"{found.proposals[0].cell.base} cannot be had here: {refused}"
         if other is None:
             say(f"! {said}; nor can another base")
         else:
-            text = to_matrix_yaml([one for one in others if one.cell == other], wish.title)
-            say(f"! {said}; {', '.join(other.frameworks)} on Python {other.python} and {other.base} instead")
+            taken, text = other, to_matrix_yaml([other], wish.title)
+            cell = other.cell
+            say(f"! {said}; {', '.join(cell.frameworks)} on Python {cell.python} and {cell.base} instead")
     defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
-    return text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
+    return _download(taken) + text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
+
+
+def _download(taken: Proposal) -> str:
+    """A comment on how much is downloaded for a cell."""
+    if taken.unasked is not None:
+        return f"# how much is to be downloaded is not known: {taken.unasked}\n"
+    size = "of a size that is not known" if taken.size is None else human_bytes(taken.size)
+    base = "the base" if taken.cell.base.kind == "registry" else "Debian's packages"
+    return f"# to be downloaded: {taken.wheels} wheels, {size}; and {base}\n"
 
 
 def _found(wish: MatrixWish, *, limit: int) -> ProposedMatrix:

@@ -16,7 +16,8 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
-from builder.image.engine import Engine, StoredImage
+from builder.core.model import Cell
+from builder.image.engine import Engine, EngineFacts, StoredImage, without_engine
 from builder.plan.matrix import matches
 from builder.release.colab import LaunchPlan, Machine, Wish, plan, verdict_exit
 from builder.sources.net import ca_bundle, proxies
@@ -35,11 +36,18 @@ def start(
     **wish: Any,
 ) -> int:
     """Start what ``wish`` says, in the words of :class:`Wish`, or only print the command; the exit code."""
-    with Engine.connect(context=context) as engine:
-        stored = find_image(image, matrices, engine, pull=not dry_run)
-        machine = _machine(engine)
-        image, colab = stored.reference, is_colab(stored)
-        planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
+    try:
+        with Engine.connect(context=context) as engine:
+            stored = find_image(image, matrices, engine, pull=not dry_run)
+            machine = _machine(engine.client_command, engine.facts())
+            image, colab = stored.reference, is_colab(stored)
+    except MissingToolError as lacking:
+        if not dry_run:
+            raise
+        image, colab = _unseen(image, matrices, jupyter=wish.get("mode") == "jupyter")
+        machine = _machine(("docker", *(("--context", context) if context else ())), without_engine())
+        say(f"! {lacking.message}: the command is that for Docker's own defaults, and nobody saw the image")
+    planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
     document: dict[str, Any] = {
         "schema": 1,
         "image": image,
@@ -77,12 +85,13 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
     """
     file = opt.is_matrix(name)
     bare = file or not set("/:@") & set(name)
-    cell = _cell_image(name, matrices) if bare else None
+    cell = _cell(name, matrices) if bare else None
     if cell is not None:
-        stored = engine.inspect(cell)
+        stored = engine.inspect(cell.image_name())
         if stored is None:
-            which = shlex.quote(name) if file else f"-s '{name}'"
-            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build {which}")
+            raise UsageError(
+                f"there is no image {cell.image_name()}", hint=f"build it first: {_building(name)}"
+            )
         return stored
     if file or set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
@@ -96,6 +105,19 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
+
+
+def _unseen(name: str, matrices: list[Path] | None, *, jupyter: bool) -> tuple[str, bool]:
+    """The image of a cell, else of that name, and whether it is of the profile ``colab``: as its cell says,
+    or, of an image that no cell has, as Jupyter is asked of it.
+    """
+    cell = _cell(name, matrices) if opt.is_matrix(name) or not set("/:@") & set(name) else None
+    return (name, jupyter) if cell is None else (cell.image_name(), cell.profile == "colab")
+
+
+def _building(word: str) -> str:
+    """The command that builds what was asked for: a matrix file, or a cell's id or glob."""
+    return f"rtbuild build {shlex.quote(word)}" if opt.is_matrix(word) else f"rtbuild build -s '{word}'"
 
 
 def _holding(name: str, engine: Engine) -> str:
@@ -116,8 +138,8 @@ def _holding(name: str, engine: Engine) -> str:
     )
 
 
-def _cell_image(word: str, matrices: list[Path] | None) -> str | None:
-    """The name of the image of the cell that matches, if there is one; UsageError for several."""
+def _cell(word: str, matrices: list[Path] | None) -> Cell | None:
+    """The cell that matches, if there is one; UsageError for several."""
     name, matrices = opt.of_file(word, matrices)
     if not matrices and not opt.matrix_files():
         return None
@@ -128,7 +150,7 @@ def _cell_image(word: str, matrices: list[Path] | None) -> str | None:
         ids = "\n".join(f"  {cell.id}" for cell in found[:10])
         text = f"'{word}' matches {len(found)} cells, and one is started:\n{ids}"
         raise UsageError(text, hint="name one of them")
-    return found[0].image_name() if found else None
+    return found[0] if found else None
 
 
 def _pulled(name: str, engine: Engine) -> str:
@@ -145,13 +167,13 @@ def is_colab(stored: StoredImage) -> bool:
     return stored.label("io.rtbuild.profile") == "colab"
 
 
-def _machine(engine: Engine) -> Machine:
+def _machine(docker: tuple[str, ...], engine: EngineFacts) -> Machine:
     user, group = os.getuid(), os.getgid()
     if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         user, group = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return Machine(
-        docker=engine.client_command,
-        engine=engine.facts(),
+        docker=docker,
+        engine=engine,
         user=(user, group),
         home=Path.home().resolve(),
         cache=resources.cache().resolve(),

@@ -120,7 +120,7 @@ class NothingSelectedError(RtbuildError):
 
 
 class StaleLockError(RtbuildError):
-    """The lock is missing or does not belong to the matrix as it stands, and ``--locked`` was given."""
+    """A cell has no entry in the lock that fits it, and ``--locked`` or ``lock --check`` asks for one."""
 
     exit_code = 4
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -64,14 +65,15 @@ class Locks:
         found = [self.pinned(cell) for cell in cells]
         wrong = [cell for cell, pinned in zip(cells, found, strict=True) if pinned is None]
         if wrong:
-            files = ", ".join(sorted({str(lock_path(self._matrices[cell.matrix].path)) for cell in wrong}))
+            matrices = sorted({str(self._matrices[cell.matrix].path) for cell in wrong})
+            files = ", ".join(str(lock_path(Path(path))) for path in matrices)
             lines = [f"{cell.id}: {state(cell, self._entries[cell.matrix])}" for cell in wrong]
             which = "".join(f"\n  {line}" for line in lines) if lines[1:] else f" {lines[0]}"
             none = not any(self._entries[cell.matrix] for cell in wrong)
-            said = "there is no lock" if none else "the lock does not belong to the matrix as it stands"
+            said = f"the lock has no entry that fits {len(wrong)} of {len(cells)} cells"
             raise StaleLockError(
-                f"{said} ({files}):{which}",
-                hint="run `rtbuild lock` with the same matrix, and commit what it writes",
+                f"{'there is no lock' if none else said} ({files}):{which}",
+                hint=_to_lock(matrices, wrong if len(wrong) < len(cells) else ()),
             )
         return [pinned for pinned in found if pinned is not None]
 
@@ -80,6 +82,16 @@ class Locks:
         matrix = self._matrices[pinned.cell.matrix]
         with self._guard:
             self._entries[matrix.name] = merge(lock_path(matrix.path), matrix, {pinned.cell.id: pinned})
+
+
+_NAMED = 3
+"""Cells that a command names one by one; of more the matrix is locked."""
+
+
+def _to_lock(matrices: Iterable[str], cells: Collection[Cell]) -> str:
+    """What to type for these cells; for all of the matrices without any."""
+    some = [word for cell in cells for word in ("-s", cell.id)] if len(cells) <= _NAMED else []
+    return f"`{shlex.join(['rtbuild', 'lock', *matrices, *some])}`, and commit what it writes"
 
 
 @dataclass(eq=False)

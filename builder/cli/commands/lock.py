@@ -32,7 +32,7 @@ def lock(
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
 ) -> int:
-    """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
+    """Exit 4 with ``--check``, which changes nothing, if a chosen cell is not locked as it stands."""
     loaded, cells = opt.choose(matrices, select, skip)
     if check_:
         given = {"--upgrade": upgrade, "--upgrade-only": upgrade_only, "--trace": trace}

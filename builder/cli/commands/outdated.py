@@ -49,6 +49,7 @@ def outdated(
     for matrix in loaded:
         found |= _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today)
     for text in published:
+        say(f"{text}: asking what is newer")
         found |= _of_images(text, registry, today, verifier)
     if json_:
         print_json({"schema": 1, "cells": [_document(name, one) for name, one in found.items()]})
@@ -76,6 +77,7 @@ def _of_matrix(cells: Sequence[Cell], matrix: Matrix, today: Today) -> Iterator[
         except StaleLockError as problem:
             yield cell.id, Outdated(changes=(), unknown=(problem.message,))
         else:
+            say(f"{cell.id}: asking what is newer")
             yield cell.id, today.of_lock(pinned)
 
 

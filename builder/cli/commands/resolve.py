@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.console import print_json, say, show
+from builder.cli.console import human_bytes, print_json, say, show
 from builder.cli.first_matrix import asked_machine, wishes
 from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.plan.facts.rules import Outcome, platform_of
+from builder.plan.lock import pip_install
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
@@ -96,8 +97,7 @@ def pip_line(cell: Cell) -> str | None:
     """What pip installs for a cell; None where the system has to have CUDA, or a package is compiled."""
     if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
         return None
-    wanted = (*cell.frameworks, *cell.cuda.packages, *cell.pip)
-    return shlex.join(["pip", "install", *wanted, *(f"--extra-index-url={url}" for url in cell.index)])
+    return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)
 
 
 def _matrix_name(path: Path) -> str:
@@ -138,10 +138,11 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
 def _proven(one: Proposal) -> str:
     if one.unasked is not None:
         return f"not through the resolver: {one.unasked}"
-    wheels = f"the resolver finds {one.wheels} wheels for it"
+    size = f", {human_bytes(one.size)}," if one.size is not None else ""
+    wheels = f"the resolver finds {one.wheels} wheels{size} for it"
     if one.unproven is not None:
         return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
-    return f"{wheels}, and nothing in their files keeps them from loading"
+    return f"{wheels}{',' * (one.size is None)} and nothing in their files keeps them from loading"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:
@@ -173,7 +174,11 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                 "outcome": one.outcome.old_name,
                 "answer": one.outcome.answer,
                 "resolved": one.unasked is None,
-                **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
+                **(
+                    {"wheels": one.wheels, "bytes": one.size}
+                    if one.unasked is None
+                    else {"reason": one.unasked}
+                ),
                 "proven": one.unasked is None and one.unproven is None,
                 **({"unproven": one.unproven} if one.unasked is None and one.unproven is not None else {}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},

@@ -57,6 +57,9 @@ def up(
     if dry_run:
         show(path.read_text("utf-8").removesuffix("\n"))
         return 0
+    comments = (line for line in path.read_text("utf-8").splitlines() if line.startswith("# to be "))
+    for line in comments:
+        say(line.removeprefix("# "))
     loaded = opt.load_all([path])
     cell = opt.choose_one(loaded, "*")
     image = _published(repository, cell.id) if repository else None
@@ -77,7 +80,9 @@ def _refuse_without_engine(words: Sequence[str], context: str | None) -> None:
         with Engine.connect(context=context):
             return
     except MissingToolError as lacking:
-        without = f"without Docker: rtbuild init {shlex.join(words)} && rtbuild venv"
+        without = (
+            f"without Docker: rtbuild init {shlex.join(words)}; then the `rtbuild venv` line of its answer"
+        )
         raise MissingToolError(lacking.message, hint=f"{lacking.hint}\n  {without}") from lacking
 
 

@@ -213,9 +213,16 @@ class Pythons:
         self._archives = PythonArchives(cache=cache)
 
     def pin(
-        self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None
+        self,
+        version: str,
+        platform: str,
+        *,
+        glibc: str | None,
+        note: Callable[[str], None] | None = None,
+        at_once: bool = False,
     ) -> StandalonePython:
-        """The archive of ``3.12`` or ``3.12.4`` by content, looked into if it can be fetched.
+        """The archive of ``3.12`` or ``3.12.4`` by content, looked into if it can be fetched; it has to be if
+        it is needed ``at_once``, by a build from sources.
 
         Raises:
             CellError: uv knows no such Python, or it does not run on ``glibc``.
@@ -228,7 +235,8 @@ class Pythons:
             _refuse_older(tree.glibc, glibc, one.file)
 
         known = load().standalone_sums.get(one.file)
-        return self._archives.pin(one, known=known, check=check, note=note or (lambda _text: None))
+        say = note or (lambda _text: None)
+        return self._archives.pin(one, known=known, check=check, note=say, at_once=at_once)
 
     def tar(
         self,

@@ -2,7 +2,7 @@ from .build import SavedImage, hint_for
 from .container import ProbeRun
 from .doctor import diagnose, gpu_checks
 from .engine import Engine
-from .facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, nvidia_smi
+from .facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, nvidia_smi, without_engine
 from .images import StoredImage
 from .receive import passing_names, sweep_passing
 
@@ -21,4 +21,5 @@ __all__ = [
     "nvidia_smi",
     "passing_names",
     "sweep_passing",
+    "without_engine",
 ]

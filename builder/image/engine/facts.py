@@ -1,6 +1,7 @@
 """The abilities of an engine and its machine, GPUs among them, without starting a container."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -99,6 +100,22 @@ def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -
         driver=(module_version(root) or driver) if local else None,
         gpus=gpus,
         remote=not local,
+    )
+
+
+def without_engine() -> EngineFacts:
+    """What this machine alone tells, with Docker's defaults for the rest: for a command that is printed."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    return EngineFacts(
+        version="",
+        store="containerd",
+        driver="",
+        root="",
+        disk_free=None,
+        platform=f"linux/{machine}",
+        host="",
+        gpu=gpu_facts({"Runtimes": {"nvidia": {}}}, local=True),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     )
 
 

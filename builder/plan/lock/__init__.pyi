@@ -1,5 +1,5 @@
 from .changes import LockChange, Outdated, in_order, outdated
-from .export import Form, Place, lost_by, written
+from .export import Form, Place, lost_by, pip_install, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .pinning import movable, pin, requirements
 from .sources import (
@@ -37,6 +37,7 @@ __all__ = [
     "outdated",
     "pin",
     "pinned_cell",
+    "pip_install",
     "read_lock",
     "requirements",
     "sdist_version",

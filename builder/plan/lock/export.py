@@ -12,6 +12,7 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,12 @@ Place = Callable[[Wheel | Sdist], tuple[str, str]] | Mapping[str, Path]
 files of this machine, each package's own, by sha256."""
 
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+
+
+def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
+    """The line to type for requirements and extra indexes; pip's own configuration says from where else."""
+    extra = (word for url in index for word in ("--extra-index-url", url))
+    return shlex.join(["pip", "install", *wanted, *extra])
 
 
 def lost_by(pinned: Pinned) -> list[str]:

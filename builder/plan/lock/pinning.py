@@ -166,7 +166,9 @@ def _python(
     moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
     if kept is not None and not moves and f"{kept.version}.".startswith(f"{wanted}."):
         return kept
-    return pythons.pin(wanted, cell.platform, glibc=glibc, note=note)
+    # sources are built with it: hours of that are no use if it cannot be had
+    at_once = bool(cell.from_source or cell.compiled)
+    return pythons.pin(wanted, cell.platform, glibc=glibc, note=note, at_once=at_once)
 
 
 def requirements(cell: Cell) -> tuple[str, ...]:

@@ -65,7 +65,13 @@ class PythonSource(Protocol):
     """The source of standalone Pythons: :class:`builder.image.compose.pythons.Pythons`."""
 
     def pin(
-        self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None
+        self,
+        version: str,
+        platform: str,
+        *,
+        glibc: str | None,
+        note: Callable[[str], None] | None = None,
+        at_once: bool = False,
     ) -> StandalonePython: ...
 
 
@@ -160,7 +166,7 @@ def build_root(
             return BuildRoot(base=debian.resolve(suite, platform=here))
         if pythons is None:
             raise ValueError(f"no Debian release has Python {python}, and nothing is given to choose one")
-        interpreter = pythons.pin(python, here, glibc=None)
+        interpreter = pythons.pin(python, here, glibc=None, at_once=True)
     return BuildRoot(base=debian.resolve(_NEWEST, platform=here, python=False), interpreter=interpreter)
 
 

@@ -153,11 +153,17 @@ def solved(
     except PackageIndexError as problem:
         return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
     if not reasons:
-        return replace(proposal, wheels=len(wheels)), wheels
+        return replace(proposal, wheels=len(wheels), size=_bytes(wheels)), wheels
     findings = (*check(built, Truth.of_offer(cell), driver=driver, suggest=False), *untried(built))
-    found = replace(proposal, cell=built, findings=findings, wheels=len(wheels), sources=reasons)
+    found = replace(
+        proposal, cell=built, findings=findings, wheels=len(wheels), size=_bytes(wheels), sources=reasons
+    )
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)
+
+
+def _bytes(wheels: Sequence[Wheel]) -> int | None:
+    return sum(wheel.size for wheel in wheels) if all(wheel.size for wheel in wheels) else None
 
 
 def _narrowed(proposals: Sequence[Proposal], demand: Demand, index: Index, silent: _Silent) -> list[Proposal]:

@@ -181,6 +181,8 @@ class Proposal:
     findings: tuple[Finding, ...]
     wheels: int | None = None
     """How many wheels the resolver's solution has; None if it was not asked."""
+    size: int | None = None
+    """Bytes of these wheels; None if it was not asked, or the index has not told of each."""
     unasked: str | None = None
     """The reason: the index did not answer, or nothing was to be asked."""
     sources: tuple[str, ...] = ()

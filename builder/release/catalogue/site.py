@@ -19,6 +19,7 @@ from builder.core.errors import CellError
 from builder.core.files import write_whole
 from builder.core.items import item
 from builder.plan.facts.tables import load
+from builder.plan.lock import pip_install
 from builder.release.catalogue.api import documents, page_name, release_path
 from builder.release.catalogue.collection import cell_frameworks
 from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, Remark
@@ -82,9 +83,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _pip(release: Release) -> str:
-    """What a person types to install a release; pip's own configuration says from where."""
-    asked = " ".join(map(shlex.quote, (release.requirement, *release.pins)))
-    return f"pip install {asked}" + "".join(f" --extra-index-url {shlex.quote(url)}" for url in release.index)
+    return pip_install((release.requirement, *release.pins), release.index)
 
 
 def _row(text: str) -> str:

@@ -135,11 +135,13 @@ class PythonArchives:
         known: str | None,
         check: Callable[[Path], None],
         note: Callable[[str], None],
+        at_once: bool = False,
     ) -> StandalonePython:
         """The archive by its sha256: ``known``, else of the release's own list, else of the first fetch.
 
         ``check`` raises CellError for an archive that is something else than its name says. One whose sum is
-        ``known`` may be out of reach: then nothing is checked before it is built, and ``note`` is told.
+        ``known`` may be out of reach, unless it is needed ``at_once``: then nothing is checked before it is
+        built, and ``note`` is told.
 
         Raises PackageIndexError if the mirror did not give the archive, or not the one of that sum.
         """
@@ -149,7 +151,7 @@ class PythonArchives:
         try:
             path = self._download(lambda: [one.url], _locked(one, sha256 or "", 0), to)
         except PackageIndexError as problem:
-            if known is None or "received" in problem.message:
+            if known is None or at_once or "received" in problem.message:
                 raise
             note(f"{one.file} is locked by the sum that uv has of it, and was not fetched: {problem.message}")
             return _locked(one, known, 0)

@@ -44,9 +44,14 @@ def test_init_writes_a_matrix_that_checks_with_its_schema_beside_it(tmp_path: Pa
     assert cell.frameworks[0].startswith("torch==")
     assert cell.profile == "colab"
     inside(tmp_path, "check")
-    again = inside(tmp_path, "init", "torch", "--offline", check=2)
-    assert "is there already" in again.stderr
+    again = inside(tmp_path, "init", "torch", "--offline")
+    assert "matrices/torch.yaml is there and stays (--force replaces it): this one is torch-2" in again.stderr
+    assert again.stdout.splitlines()[2].startswith("rtbuild venv matrices/torch-2.yaml ")
+    assert load(path.with_stem("torch-2")).name == "torch-2"
     assert path.read_text() == text
+    named = inside(tmp_path, "init", "torch", "--offline", "--name", "torch", check=2)
+    assert "without --name the next free one is taken" in named.stderr
+    assert "# how much is to be downloaded is not known: the index was not asked" in text
 
 
 def test_init_takes_a_base_without_a_registry_where_an_environment_can_be_made(tmp_path: Path) -> None:
@@ -114,7 +119,7 @@ def test_up_without_an_engine_says_what_goes_without_one(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     done = inside(tmp_path, "up", "torch==2.6.*", check=5)
     assert "no Docker Engine answers" in done.stderr
-    assert "rtbuild init 'torch==2.6.*' && rtbuild venv" in done.stderr
+    assert "rtbuild init 'torch==2.6.*'; then the `rtbuild venv` line" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

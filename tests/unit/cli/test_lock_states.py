@@ -93,6 +93,21 @@ ROUTINE = {"absent", "missing"}
 """States in which a matrix is judged as it stands, without a word."""
 
 
+def test_a_check_names_the_cells_that_are_not_locked_and_the_command_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of two is locked: that is no lock of another matrix."""
+    for name in ("tf28.yaml", "tf28.lock.json"):
+        (tmp_path / name).write_bytes(MATRIX.with_name(name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert typed("lock", "--check", "tf28.yaml", monkeypatch=monkeypatch) == 4
+    said = capsys.readouterr().err
+    cell = "tensorflow2.8.4-py3.8-cuda11.2.2-cudnn8-ubuntu20.04"
+    assert f"the lock has no entry that fits 1 of 2 cells (tf28.lock.json): {cell}: missing" in said
+    assert f"`rtbuild lock tf28.yaml -s {cell}`" in said
+    assert typed("lock", "--check", "tf28.yaml", "-s", "*bullseye*", monkeypatch=monkeypatch) == 0
+
+
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
 def test_each_command_says_in_what_state_the_lock_is(

@@ -51,6 +51,16 @@ def test_what_nobody_asked_is_no_good_news(
     assert called(module.outdated, [str(MATRICES / "tf.yaml")], fail_on="any") == code
 
 
+def test_each_cell_is_named_when_it_is_asked_about(
+    answer: dict[str, tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A minute passed without a word."""
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")]) == 0
+    said = capsys.readouterr()
+    cells = [line.partition(":")[0] for line in said.out.splitlines()]
+    assert said.err.splitlines() == [f"{cell}: asking what is newer" for cell in cells]
+
+
 def test_a_lock_is_read_once(
     answer: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,7 +246,7 @@ def test_what_to_type_next_comes_last_and_what_pip_alone_installs(capsys, tmp_pa
     assert resolve("torch", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
     *_, by_pip, following = capsys.readouterr().err.splitlines()
     index = "https://download.pytorch.org/whl/cu126"
-    assert by_pip.endswith(f"pip install torch==2.14.1+cu126 --extra-index-url={index}")
+    assert by_pip.endswith(f"pip install torch==2.14.1+cu126 --extra-index-url {index}")
     assert following == "next: with `-o matrices/torch.yaml`, rtbuild build matrices/torch.yaml"
     path = tmp_path / "x.yaml"
     assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from rtbuild_command import inside
 from typer.testing import CliRunner
 
 from builder.cli import launching as running
@@ -54,17 +55,18 @@ def test_two_modes_exclude_each_other() -> None:
 @pytest.mark.parametrize("name", ["numpy2.2.6-py3.11-bookworm-cpu-colab", "*-colab", "*{colab,jupyter}"])
 def test_a_cell_by_id_or_glob(tmp_path: Path, name: str) -> None:
     (tmp_path / "two.yaml").write_text(MATRIX)
-    image = running._cell_image(name, [tmp_path / "two.yaml"])
-    assert image == "rtbuild/two:numpy2.2.6-py3.11-bookworm-cpu-colab"
+    cell = running._cell(name, [tmp_path / "two.yaml"])
+    assert cell is not None
+    assert cell.image_name() == "rtbuild/two:numpy2.2.6-py3.11-bookworm-cpu-colab"
 
 
 def test_one_cell_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "two.yaml").write_text(MATRIX)
     with pytest.raises(UsageError, match=r"'numpy\*' matches 2 cells, and one is started"):
-        running._cell_image("numpy*", [tmp_path / "two.yaml"])
-    assert running._cell_image("torch*", [tmp_path / "two.yaml"]) is None
+        running._cell("numpy*", [tmp_path / "two.yaml"])
+    assert running._cell("torch*", [tmp_path / "two.yaml"]) is None
     monkeypatch.chdir(tmp_path)
-    assert running._cell_image("anything", None) is None  # no matrices here: it is an image's name
+    assert running._cell("anything", None) is None  # no matrices here: it is an image's name
 
 
 class StoreDouble:
@@ -133,6 +135,32 @@ def test_a_matrix_file_stands_for_its_cell(
     with pytest.raises(UsageError, match="no matrix file"):
         running.find_image(str(tmp_path / "none.yaml"), None, StoreDouble(), pull=pull)  # type: ignore[arg-type]
     assert "pull" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        (
+            "numpy2.2.6-*colab",
+            (),
+            "--publish 127.0.0.1:8888:8888 rtbuild/two:numpy2.2.6-py3.11-bookworm-cpu-colab",
+        ),
+        ("here.test/image:1", (), "here.test/image:1 bash"),
+        ("here.test/image:1", ("--jupyter", "--port", "9999"), "--env RTBUILD_PORT=9999 here.test/image:1"),
+        ("here.test/image:1", ("--gpus", "all", "--verify"), "--gpus all "),
+    ],
+)
+def test_a_command_is_printed_without_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "two.yaml").write_text(MATRIX)
+    done = inside(tmp_path, "run", name, *options, "--dry-run")
+    assert done.stdout.startswith("docker run --rm ")
+    assert words in done.stdout
+    assert "the command is that for Docker's own defaults, and nobody saw the image" in done.stderr
+    inside(tmp_path, "run", name, *options, check=5)
 
 
 def test_a_dry_run_pulls_nothing(capfd: pytest.CaptureFixture[str]) -> None:

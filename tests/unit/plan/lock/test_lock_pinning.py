@@ -127,6 +127,23 @@ def test_a_python_that_the_base_has_not_is_a_standalone_one(
     )
 
 
+def test_a_python_that_sources_are_built_with_is_looked_for_before_they_are_built() -> None:
+    """Hours of builds ended at an interpreter that nobody could fetch."""
+
+    class Unreachable(Interpreters):
+        def pin(self, version: str, platform: str, **options: Any) -> StandalonePython:
+            if options.get("at_once"):
+                raise PackageIndexError("the mirror gave nothing")
+            return super().pin(version, platform, **options)
+
+    pythons, cell = Unreachable("3.12.1"), lock_cell("a", base=BOOKWORM, python="3.12")
+    assert lock(Outside(), cell, pythons=pythons).python.version == "3.12.1"
+    outside = Outside()
+    with pytest.raises(PackageIndexError, match="the mirror gave nothing"):
+        lock(outside, dataclasses.replace(cell, from_source=("numpy",)), pythons=pythons)
+    assert [asked[0] for asked in outside.asked] == ["debian"]
+
+
 def test_what_was_locked_stays_until_it_is_moved() -> None:
     cell = lock_cell("a", base=BOOKWORM, python="3.12")
     first = lock(Outside(), cell, pythons=Interpreters("3.12.1"))

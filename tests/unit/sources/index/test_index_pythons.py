@@ -89,11 +89,13 @@ def mirror(listing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[PythonMirr
         yield double
 
 
-def pin(cache: Path, known: str | None = None, check: Any = lambda _path: None) -> tuple[Any, list[str]]:
+def pin(
+    cache: Path, known: str | None = None, check: Any = lambda _path: None, **options: Any
+) -> tuple[Any, list[str]]:
     notes: list[str] = []
     archives = PythonArchives(cache=cache, client=Client(retries=0))
     one = choose_python("3.12", "linux/amd64")
-    return archives.pin(one, known=known, check=check, note=notes.append), notes
+    return archives.pin(one, known=known, check=check, note=notes.append, **options), notes
 
 
 def test_the_first_fetch_decides(mirror: PythonMirrorDouble, tmp_path: Path) -> None:
@@ -140,6 +142,8 @@ def test_a_known_sum_is_locked_without_the_archive(mirror: PythonMirrorDouble, t
     found, notes = pin(tmp_path, known="a" * 64)
     assert (found.sha256, found.size) == ("a" * 64, 0)
     assert "was not fetched" in notes[0]
+    with pytest.raises(PackageIndexError, match="could not be downloaded"):
+        pin(tmp_path, known="a" * 64, at_once=True)
     with pytest.raises(PackageIndexError, match="could not be downloaded"):
         pin(tmp_path)
 
