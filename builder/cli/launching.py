@@ -90,7 +90,7 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
         stored = engine.inspect(cell.image_name())
         if stored is None:
             raise UsageError(
-                f"there is no image {cell.image_name()}", hint=f"build it first: {_building(name)}"
+                f"there is no image {cell.image_name()}", hint=f"build it first: {_building(name, matrices)}"
             )
         return stored
     if file or set("*?[]{}") & set(name):
@@ -115,9 +115,11 @@ def _unseen(name: str, matrices: list[Path] | None, *, jupyter: bool) -> tuple[s
     return (name, jupyter) if cell is None else (cell.image_name(), cell.profile == "colab")
 
 
-def _building(word: str) -> str:
+def _building(word: str, matrices: list[Path] | None) -> str:
     """The command that builds what was asked for: a matrix file, or a cell's id or glob."""
-    return f"rtbuild build {shlex.quote(word)}" if opt.is_matrix(word) else f"rtbuild build -s '{word}'"
+    if opt.is_matrix(word):
+        return f"rtbuild build {shlex.quote(word)}"
+    return shlex.join(["rtbuild", "build", *map(str, matrices or ()), "-s", word])
 
 
 def _holding(name: str, engine: Engine) -> str:

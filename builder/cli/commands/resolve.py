@@ -138,11 +138,11 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
 def _proven(one: Proposal) -> str:
     if one.unasked is not None:
         return f"not through the resolver: {one.unasked}"
-    size = f", {human_bytes(one.size)}," if one.size is not None else ""
-    wheels = f"the resolver finds {one.wheels} wheels{size} for it"
+    size = f", {human_bytes(one.size)}" if one.size is not None else ""
+    wheels = f"the resolver finds {one.wheels} wheels for it{size}"
     if one.unproven is not None:
         return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
-    return f"{wheels}{',' * (one.size is None)} and nothing in their files keeps them from loading"
+    return f"{wheels}, and nothing in their files keeps them from loading"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:

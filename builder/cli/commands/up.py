@@ -56,6 +56,7 @@ def up(
     path = _matrix(wish, save=save)
     if dry_run:
         show(path.read_text("utf-8").removesuffix("\n"))
+        say("next: the same without --dry-run")
         return 0
     comments = (line for line in path.read_text("utf-8").splitlines() if line.startswith("# to be "))
     for line in comments:

@@ -103,6 +103,16 @@ def commands(text: str) -> Iterator[tuple[int, str]]:
         yield number, " ".join(map(str, words)) if isinstance(words, list) else rest
 
 
+def cuda_bases(text: str) -> Iterator[tuple[int, str, str]]:
+    """The images that a Dockerfile's stages stand on whose tag names a CUDA: line, image and CUDA."""
+    for number, instruction in _instructions(text):
+        found = re.match(
+            r"FROM\s+(?:--\S+\s+)*(?P<image>\S*cuda\S*?:v?(?P<cuda>\d+\.\d+)\S*)", instruction, re.IGNORECASE
+        )
+        if found is not None:
+            yield number, found["image"], found["cuda"]
+
+
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
     """Instructions, joined where a line ends in a backslash, without comments and empty lines."""
     joined, first = "", 0

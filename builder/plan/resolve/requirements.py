@@ -31,7 +31,7 @@ from builder.core.documents import CONTROL, MalformedError, parse_json, parse_to
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical
 from builder.plan.facts.tables import load
-from builder.plan.resolve.other_files import commands, is_dockerfile, refuse_other
+from builder.plan.resolve.other_files import commands, cuda_bases, is_dockerfile, refuse_other
 from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
@@ -61,6 +61,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
+_WITH_PKG_RESOURCES = "setuptools<82"
+"""https://setuptools.pypa.io/en/stable/history.html: 82 has no ``pkg_resources``."""
 _VARIANT = re.compile(r"cu\d{2,3}")
 _AS_IN = "as in 'tensorflow==2.15.*'"
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)*(?:\.\*)?(?:\+cu\d+)?")
@@ -169,6 +171,12 @@ class Wishes:
             if _OTHERS.fullmatch(text):
                 raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_as_in(text))
             self.leave_out(text, place)
+        elif canonical(parsed.name) == "pkg-resources":  # what Debian's `pip freeze` lists as 0.0.0
+            self.note(
+                place, text, f"taken as {_WITH_PKG_RESOURCES}: it is a module of setuptools, and no package"
+            )
+            marker = f" ; {parsed.marker}" if parsed.marker is not None else ""
+            self.add(f"{_WITH_PKG_RESOURCES}{marker}", place)
         else:
             self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 
@@ -314,6 +322,9 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
 def _dockerfile(path: Path, text: str, found: Wishes) -> None:
     """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
     before, take_file = len(found.wishes), _files_beside(path, found)
+    for number, image, cuda in cuda_bases(text):
+        why = f"CUDA {cuda} is not taken over: the framework's build decides, and --driver bounds it"
+        found.note(f"{path}:{number}", f"FROM {image}", why)
     for number, command in commands(text):
         _install_line(command, f"{path}:{number}", found, take_file)
     if len(found.wishes) == before:

@@ -321,6 +321,30 @@ def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding:
     assert [str(wish) for wish in from_requirements(path).wishes] == ["torch==2.3.1", "numpy"]
 
 
+def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "FROM rust:1.80 AS build\nFROM --platform=linux/amd64 nvidia/cuda:13.1.0-cudnn-runtime-ubuntu24.04\n"
+        "RUN pip install onnxruntime-gpu\n"
+    )
+    found = from_requirements(path)
+    assert list(map(str, found.wishes)) == ["onnxruntime-gpu"]
+    (note,) = found.notes
+    assert note.startswith(
+        f"{path}:2: FROM nvidia/cuda:13.1.0-cudnn-runtime-ubuntu24.04: CUDA 13.1 is not taken"
+    )
+    assert note.endswith("the framework's build decides, and --driver bounds it")
+
+
+@pytest.mark.parametrize("text", ["pkg-resources==0.0.0", "pkg_resources"])
+def test_pkg_resources_is_that_of_setuptools(tmp_path, text: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"torch\n{text} ; python_version > '3'\n")
+    found = from_requirements(path)
+    assert list(map(str, found.wishes)) == ["torch", 'setuptools<82; python_version > "3"']
+    assert "taken as setuptools<82: it is a module of setuptools" in found.notes[0]
+
+
 def test_a_dockerfiles_pip_lines_are_read(tmp_path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(
