@@ -15,7 +15,7 @@ from builder.plan.facts.rules import OF_SET, Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.plan.resolve.unbuilt import untried, with_sources
+from builder.plan.resolve.unbuilt import asked_by_sources, untried, with_sources
 from builder.sources.index import Index, LocalWheel, Target, page
 
 QUESTIONS = 40
@@ -269,12 +269,19 @@ def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
 
 
 def brought(index: Index, demand: Demand, python: str) -> list[str]:
-    """Distributions in the newest solution for the companions alone: faster-whisper brings ctranslate2.
+    """Distributions in the newest solution for the companions alone: faster-whisper brings ctranslate2. Of
+    those that have sources alone, what these ask for counts: openai-whisper brings torch.
 
     Raises:
         NoSolutionError: There is none; the resolver says why.
         PackageIndexError: The index did not answer.
     """
     target = Target(python=python, platform=demand.built_for, glibc="2.36")
-    wheels = index.with_extra(demand.index).resolve(list(map(str, demand.companions)), target=target)
-    return [wheel.name for wheel in wheels if load().is_framework(wheel.name)]
+    wider, asked = index.with_extra(demand.index), list(map(str, demand.companions))
+    try:
+        found = [wheel.name for wheel in wider.resolve(asked, target=target)]
+    except NoSolutionError as problem:
+        found = list(asked_by_sources(problem.message, asked, target, wider))
+        if not any(map(load().is_framework, found)):
+            raise
+    return [name for name in found if load().is_framework(name)]

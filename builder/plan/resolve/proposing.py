@@ -209,8 +209,10 @@ def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[s
     """Why the first proposal has an older release of a framework than could be had without the rest."""
     if not demand.companions:
         return
-    alone = search(replace(demand, companions=()), available=available, enough=1).possible[:1]
-    newest = {name: version for one in alone for name, version in _releases(one)}
+    alone = search(replace(demand, companions=()), available=available, enough=20).possible
+    # an index of its own that the best has none of may be silent
+    alike = (one for one in alone if {*one.cell.index} <= {*best.cell.index})
+    newest = dict(_releases(next(alike, best)))
     for name, version in _releases(best):
         if name in newest and release(version) < release(newest[name]):
             beside = ", ".join(f"{wish}" for wish in demand.companions[:4])

@@ -563,22 +563,38 @@ def from_notebook(path: Path) -> Wishes:
     except (ValueError, KeyError, IndexError, TypeError) as problem:
         raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
     found = Wishes()
-    take_file = _files_beside(path, found)
+    take_file, text_of_code = _files_beside(path, found), ""
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))
         lines = source if isinstance(source, list) else []
         text = source if isinstance(source, str) else "".join(map(str, lines))
+        text_of_code += f"{text}\n"
         shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
         for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
             if shell or line.lstrip().startswith(("!", "%")):
                 _install_line(line, f"{path}, cell {number}, line {line_number}", found, take_file)
     if not found.wishes:
+        imported = _imported(text_of_code)
         raise _nothing(
-            f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read"
+            f"{path} installs nothing by pip",
+            found,
+            f"it imports {imported.partition('<')[0]}: `rtbuild resolve {shlex.quote(imported)}`"
+            if imported
+            else "lines such as `!pip install torch` are read",
         )
     return found.once()
+
+
+def _imported(code: str) -> str | None:
+    """The requirement of the first framework that a notebook's code imports."""
+    for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE):
+        for wanted in (canonical(name), f"{canonical(name)}-gpu", f"{canonical(name)}paddle-gpu"):
+            if load().is_framework(wanted):
+                old = wanted == "tensorflow" and re.search(r"^%tensorflow_version 1", code, re.MULTILINE)
+                return f"{wanted}<2" if old else wanted
+    return None
 
 
 def _install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:

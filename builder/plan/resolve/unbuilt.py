@@ -103,6 +103,13 @@ def lacking(message: str) -> list[str]:
     return list(dict.fromkeys(canonical(m["told"] or m["name"]) for m in _LACKING.finditer(message)))
 
 
+def asked_by_sources(message: str, asked: Sequence[str], target: Target, index: Index) -> Iterator[str]:
+    """The packages that those ask for of which the resolver's words say that they have sources alone."""
+    for name in lacking(message):
+        if (found := _source(_wanted(name, asked, message), target, index)) is not None:
+            yield from (canonical(Requirement(text).name) for text in found[1].requires)
+
+
 def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
     """What is asked of a package: by the cell itself, or, in uv's words, by others."""
     bounds = SpecifierSet()

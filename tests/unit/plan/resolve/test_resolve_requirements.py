@@ -321,6 +321,24 @@ def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding:
     assert [str(wish) for wish in from_requirements(path).wishes] == ["torch==2.3.1", "numpy"]
 
 
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("%tensorflow_version 1.x\nimport tensorflow as tf", "`rtbuild resolve 'tensorflow<2'`"),
+        ("import numpy\nfrom torch import nn", "it imports torch: `rtbuild resolve torch`"),
+        ("import onnxruntime", "`rtbuild resolve onnxruntime-gpu`"),
+        ("import paddle", "`rtbuild resolve paddlepaddle-gpu`"),
+        ("import numpy", "lines such as `!pip install torch` are read"),
+    ],
+)
+def test_a_notebook_that_installs_nothing_is_served_by_its_imports(tmp_path, code: str, hint: str) -> None:
+    path = tmp_path / "old.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": code.splitlines(keepends=True)}]}))
+    with pytest.raises(UsageError, match="installs nothing by pip") as refused:
+        from_notebook(path)
+    assert hint in str(refused.value.hint)
+
+
 def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Base, Cell, Cuda, Wheel
 from builder.plan.facts.rules import Outcome
-from builder.plan.resolve.unbuilt import untried, with_sources
+from builder.plan.resolve.unbuilt import asked_by_sources, untried, with_sources
 from builder.sources.index.sdist_reading import SdistContents, sdist_contents
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -211,3 +211,14 @@ def test_of_a_zip_only_what_is_wanted_is_unpacked(tmp_path: Path) -> None:
         else:
             with pytest.raises(PackageIndexError, match="cannot be read"):
                 sdist_contents(path)
+
+
+def test_what_sources_ask_for_is_read(tmp_path: Path) -> None:
+    """openai-whisper has no wheel, and brings PyTorch."""
+    metadata = (
+        "Metadata-Version: 2.1\nName: spoken\nVersion: 1\nRequires-Dist: torch\nRequires-Dist: tqdm>=4\n"
+    )
+    index = SourcesOnly(archive(tmp_path, "spoken-1", {"PKG-INFO": metadata, "setup.py": OPTIONAL}))
+    words = "Because all versions of spoken have no usable wheels and you require spoken"
+    assert {*asked_by_sources(words, ["spoken"], TARGET, index)} == {"torch", "tqdm"}
+    assert not [*asked_by_sources("Because spoken clashes", ["spoken"], TARGET, index)]
