@@ -101,7 +101,7 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
         if not bare and not pull:
             text = f"there is no image {name} here, and --dry-run pulls nothing"
             raise UsageError(text, hint=f"docker pull {shlex.quote(name)}; {_LISTS}")
-        stored = engine.inspect(_holding(name, engine) if bare else _pulled(name, engine))
+        stored = engine.inspect(_holding(name, matrices, engine) if bare else _pulled(name, engine))
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
@@ -122,7 +122,7 @@ def _building(word: str, matrices: list[Path] | None) -> str:
     return shlex.join(["rtbuild", "build", *map(str, matrices or ()), "-s", word])
 
 
-def _holding(name: str, engine: Engine) -> str:
+def _holding(name: str, matrices: list[Path] | None, engine: Engine) -> str:
     """The image here in whose cell's id a part begins with ``name``: ``torch``, or ``torch==2.6``."""
     wanted = f"-{name.replace('==', '').casefold()}"
     here = engine.cells()
@@ -132,7 +132,9 @@ def _holding(name: str, engine: Engine) -> str:
     if found:
         several = "\n".join(f"  {image}" for image in found[:10])
         raise UsageError(f"{len(found)} images here hold {name}:\n{several}", hint="name one of them")
-    near = difflib.get_close_matches(name, {*here, *here.values()}, n=3, cutoff=0.5)
+    cells = [cell.id for cell in _cells(matrices)]
+    begun = [cell for cell in cells if cell.startswith(name.replace("==", ""))]
+    near = begun[:3] or difflib.get_close_matches(name, {*here, *here.values(), *cells}, n=3, cutoff=0.5)
     hint = f"{_LISTS}; a name with its repository or tag is pulled: {name}:latest"
     raise UsageError(
         f"there is no image {name} here, no cell of that name, and no image that holds it",
@@ -143,9 +145,7 @@ def _holding(name: str, engine: Engine) -> str:
 def _cell(word: str, matrices: list[Path] | None) -> Cell | None:
     """The cell that matches, if there is one; UsageError for several."""
     name, matrices = opt.of_file(word, matrices)
-    if not matrices and not opt.matrix_files():
-        return None
-    cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
+    cells = _cells(matrices)
     exact = [cell for cell in cells if cell.id == name]
     found = exact or [cell for cell in cells if matches(cell.id, name)]
     if len(found) > 1:
@@ -153,6 +153,13 @@ def _cell(word: str, matrices: list[Path] | None) -> Cell | None:
         text = f"'{word}' matches {len(found)} cells, and one is started:\n{ids}"
         raise UsageError(text, hint="name one of them")
     return found[0] if found else None
+
+
+def _cells(matrices: list[Path] | None) -> list[Cell]:
+    """Those that can be built of these matrices, else of the folder's, if there are any."""
+    if not matrices and not opt.matrix_files():
+        return []
+    return [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
 
 
 def _pulled(name: str, engine: Engine) -> str:

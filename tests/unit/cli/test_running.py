@@ -113,6 +113,18 @@ def test_a_mistyped_word_is_not_pulled(name: str, hint: str) -> None:
     assert hint in str(raised.value.hint)
 
 
+def test_a_word_that_a_cell_begins_with_names_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rtbuild run torch` after `rtbuild init torch` was told of other images alone."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "two.yaml").write_text(MATRIX)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="there is no image numpy here") as raised:
+        running.find_image("numpy", None, StoreDouble())  # type: ignore[arg-type]
+    assert "did you mean numpy2.2.6-py3.11-bookworm-cpu-colab" in str(raised.value.hint)
+
+
 def test_a_name_with_a_tag_is_pulled(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="could not be pulled"):
         running.find_image("zz:latest", None, StoreDouble())  # type: ignore[arg-type]
