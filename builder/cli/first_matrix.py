@@ -1,6 +1,7 @@
 """What commands ask :mod:`builder.plan.resolve` about, and the matrix of the best cell that it finds."""
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.cli.console import human_bytes, say
 from builder.core import resources
-from builder.core.errors import UsageError
+from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Base
 from builder.image.engine import nvidia_smi
@@ -137,15 +138,23 @@ def _download(taken: Proposal) -> str:
 
 
 def _found(wish: MatrixWish, *, limit: int) -> ProposedMatrix:
-    return propose(
-        wishes(wish.words),
-        asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform),
-        python=wish.python,
-        limit=limit,
-        name=wish.title,
-        index=None if wish.offline else Index.from_user(once=True),
-        rootfs=wish.rootfs,
-    )
+    try:
+        return propose(
+            wishes(wish.words),
+            asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform),
+            python=wish.python,
+            limit=limit,
+            name=wish.title,
+            index=None if wish.offline else Index.from_user(once=True),
+            rootfs=wish.rootfs,
+        )
+    except NothingPossibleError as none:
+        if none.hint is not None and none.hint.startswith("--nearest"):  # an option of resolve alone
+            given = {"--python": wish.python, "--gpu": wish.gpu, "--driver": wish.driver}
+            options = [word for name, value in given.items() if value for word in (name, value)]
+            words = ["rtbuild", "resolve", *wish.words, *options, "--nearest", "-o", f"{wish.title}.yaml"]
+            none.hint = f"`{shlex.join(words)}` takes these, and writes the matrix"
+        raise
 
 
 def write_matrix(text: str, path: Path) -> None:
