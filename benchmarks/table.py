@@ -247,9 +247,10 @@ def _pull_rows(found: _Results, plan: Plan) -> Iterator[Row]:
             if name != "first":
                 yield _pulled(work, figures, name, "plain", later)
                 continue
-            for kind, limit in (("plain", of_plain), ("uv", of_uv)):
-                yield _pulled(work, figures, name, kind, limit)
-                yield _pulled(f"{work}, and its first import", figures, name, kind, limit, "import")
+            for kind, against, limit in (("plain", "the plain one", of_plain), ("uv", "that of uv", of_uv)):
+                yield _pulled(f"{work}, against {against}", figures, name, kind, limit)
+                both = f"{work} and its first import, against {against}"
+                yield _pulled(both, figures, name, kind, limit, "import")
 
 
 def _pulled(work: str, figures: Mapping[str, Any], name: str, kind: str, limit: float, *more: str) -> Row:
