@@ -1,6 +1,6 @@
-"""Run by a framework's own Python: the probe's suites on the CPU, each with two seeds.
+"""Run by a framework's own Python: the probe's suites on the CPU, each time with fresh numbers.
 
-Usage: suites_on_cpu.py REPOSITORY FRAMEWORK SUITE...; prints {suite: {"rows", "again", ...}}.
+Usage: suites_on_cpu.py REPOSITORY FRAMEWORK TIMES SUITE...; prints {suite: {"runs": [rows], ...}}.
 """
 
 import json
@@ -9,7 +9,7 @@ import sys
 import types
 from pathlib import Path
 
-repository, name, *suites = sys.argv[1:]
+repository, name, times, *suites = sys.argv[1:]
 for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
     module = types.ModuleType(package)
     module.__path__ = [str(Path(repository, *package.split(".")))]
@@ -29,8 +29,9 @@ if name == "jax":
     device = framework.api.local_devices(backend="cpu")[0]
 found = {}
 for suite in suites:
-    rows, skipped, seconds = run_suite(SUITE_CLASSES[name], framework, device, suite)
-    twice = suite != "compile" or name == "jax"
-    again = run_suite(SUITE_CLASSES[name], framework, device, suite)[0] if twice else []
-    found[suite] = {"rows": rows, "again": again, "skipped": skipped, "seconds": seconds}
+    runs = [
+        run_suite(SUITE_CLASSES[name], framework, device, suite)
+        for _ in range(1 if suite == "compile" and name != "jax" else int(times))
+    ]
+    found[suite] = {"runs": [run[0] for run in runs], "skipped": runs[0][1], "seconds": runs[0][2]}
 print(json.dumps(found))

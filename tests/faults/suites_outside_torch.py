@@ -30,7 +30,7 @@ import torchvision.ops  # noqa: E402
 from torch.utils import data  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from builder.verify.cudnn_verify.measure import suite_torch  # noqa: E402
+from builder.verify.cudnn_verify.measure import suite_nccl  # noqa: E402
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
@@ -48,6 +48,8 @@ REASONS = {
     ("comm", "not-reduced"): "one card: the sum over one rank is its own part",
 }
 """Why a fault cannot be put into PyTorch on the CPU."""
+ON_HOST = {"silent-cpu": "", "checkpoint-on-cpu": "checkpoint"}
+"""{fault: a word in the names of the results that stay on the CPU}; all others are taken for a card's."""
 
 
 def fault(suite, name):
@@ -668,7 +670,7 @@ def _other_version(dtype):
         return hit(0)
 
     nccl = types.SimpleNamespace(ncclGetVersion=other)
-    return [mock.patch.object(suite_torch, "open_library", return_value=nccl)]
+    return [mock.patch.object(suite_nccl, "open_library", return_value=nccl)]
 
 
 def main(list_of_faults: str) -> None:
@@ -682,7 +684,7 @@ def main(list_of_faults: str) -> None:
         framework.prepare(None)
     listed = tomllib.loads(Path(__file__).with_name(list_of_faults).read_text("utf-8"))
     for suite, entries in listed.items():
-        if suite == "infer":
+        if suite == "infer" or "-" in suite:  # another framework's
             continue
         name = "conv-kinds" if suite == "conv" else suite
         for fault_name, entry in [("sound", {"dtypes": [""]}), *entries.items()]:
@@ -697,7 +699,7 @@ def main(list_of_faults: str) -> None:
                 torch.compiler.reset()
                 with ExitStack() as patches:
                     put = FAULTS.get((suite, fault_name), lambda _: [])
-                    if fault_name not in ("sound", "silent-cpu"):
+                    if fault_name != "sound" and fault_name not in ON_HOST:
                         put = FAULTS[suite, fault_name]
                     for patch in put(TYPES.get(dtype)):
                         patches.enter_context(patch)
@@ -710,8 +712,8 @@ def main(list_of_faults: str) -> None:
                         ValueError,
                     ) as problem:  # the probe's check of the suite has failed then
                         rows, raised = [], [f"{type(problem).__name__}: {problem}"]
-                if fault_name != "silent-cpu":
-                    rows = [{**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]} for row in rows]
+                card, word = {"devices": ["cuda:0"], "memory": [ON_CARD + "0"]}, ON_HOST.get(fault_name)
+                rows = [row if word is not None and word in row["what"] else {**row, **card} for row in rows]
                 faults = raised or [one["says"] for one in judge_results(rows)["faults"]]
                 print(
                     json.dumps({**told, "rows": len(rows), "applied": APPLIED[0], "faults": faults[:3]}),

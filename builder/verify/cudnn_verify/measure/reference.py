@@ -167,7 +167,7 @@ class Kind(object):
         data = {"how": (self.stride, self.dilation, self.groups)}
         for name in ("x", "w", "dy"):
             shape = data[name + "_shape"] = self.shapes[name]
-            drawn = [int.from_bytes(os.urandom(4), "little") for _ in product(*map(range, shape))]
+            drawn = [int.from_bytes(os.urandom(8), "little") for _ in product(*map(range, shape))]
             data[name] = [(number % 2 ** (bits + 1) - 2**bits) / 2.0**bits for number in drawn]
         sizes = dict(data)
         for name in ("x", "w", "dy"):

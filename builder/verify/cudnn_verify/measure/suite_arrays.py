@@ -310,10 +310,12 @@ class ArraySuites(object):
 
     # -- vision
 
+    kept = None
+
     def vision(self):
         """``resize(image, side)``: square planes, the channels first, by bilinear interpolation;
         ``kept(boxes, scores, threshold)``: the boxes (x1, y1, x2, y2) that non-maximum suppression keeps, the
-        best first.
+        best first; None without one.
         """
         size, side = 48, 77
         image = self.rounded(self.fresh(3, size, size), "float32")
@@ -322,6 +324,9 @@ class ArraySuites(object):
         wanted = [resized(plane, side) for plane in image.tolist()]
         bound = resize_bound(size, abs(image).max())
         rows = [self.row("bilinear resize", self.resize(x, side), wanted, PRODUCT, largest=bound)]
+        if not self.kept:
+            self.skipped["nms"] = "it has no non-maximum suppression"
+            return rows
         boxes, scores, thresholds = boxes_to_suppress(lambda below: int(self.random.randint(below)))
         placed = [self.send(self.np.array(array), "float32") for array in (boxes, scores)]
         for threshold in thresholds:

@@ -2,6 +2,7 @@
 
 from .fw_common import imported
 from .suite_arrays import ArraySuites
+from .suite_nccl import version_of_nccl
 from .suite_reference import EXACT
 
 _SOURCE = r"""
@@ -79,10 +80,28 @@ class CupySuites(ArraySuites):
         if nccl is None or not getattr(nccl, "available", False):
             self.skipped["comm"] = "this CuPy finds no NCCL"
             return []
-        x = self.send(self.np.arange(3000.0) % 1021)
-        out = self.send(self.np.full(3000, float("nan")))
-        group = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
-        stream = self.api.cuda.Stream.null
-        group.allReduce(x.data.ptr, out.data.ptr, 3000, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream.ptr)
-        stream.synchronize()
-        return [self.row("all_reduce of one card", out, self.np.arange(3000.0) % 1021, EXACT, largest=0.0)]
+        count = self.api.cuda.runtime.getDeviceCount()
+        groups, parts = nccl.NcclCommunicator.initAll(list(range(count))), []
+        for at in range(count):
+            with self.api.cuda.Device(at):
+                given = self.send(self.np.arange(3000.0) % 1021 + at)
+                parts.append((given, self.send(self.np.full(3000, float("nan")))))
+        nccl.groupStart()
+        for at, (given, out) in enumerate(parts):
+            with self.api.cuda.Device(at):
+                stream = self.api.cuda.Stream.null.ptr
+                groups[at].allReduce(
+                    given.data.ptr, out.data.ptr, 3000, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream
+                )
+        nccl.groupEnd()
+        wanted = self.np.arange(3000.0) % 1021 * count + count * (count - 1) / 2
+        rows = []
+        for at, (_, out) in enumerate(parts):
+            with self.api.cuda.Device(at):
+                self.api.cuda.Stream.null.synchronize()
+            what = "all_reduce over %d, card %d" % (count, at)
+            rows.append(self.row(what, out, wanted, EXACT, largest=0.0))
+        told, reason = version_of_nccl(self.ctx.facts.get("packages") or {}, rows[0])
+        if reason:
+            self.skipped["version of NCCL"] = reason
+        return rows + told

@@ -6,6 +6,8 @@ from .suite_arrays import ArraySuites
 class JaxSuites(ArraySuites):
     """``device``: JAX's own object."""
 
+    masks = ("causal", "mask")
+
     def lacks(self):
         return None if hasattr(self.api, "Array") else "JAX %s has no jax.Array" % self.api.__version__
 
@@ -53,15 +55,17 @@ class JaxSuites(ArraySuites):
             return []
         return super(JaxSuites, self).attention()
 
-    def attend(self, name, operands, seen, what):  # noqa: ARG002 - causal only
+    def attend(self, name, operands, seen, what):
         # its order is (batch, tokens, heads, width)
         q, k, v, dy = [array.swapaxes(0, 1)[None] for array in operands]
 
-        def causal(q, k, v):
-            return self.jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=name)
+        options = {"is_causal": True} if seen is None else {"mask": self.jnp.asarray(seen)[None, None]}
+
+        def masked(q, k, v):
+            return self.jax.nn.dot_product_attention(q, k, v, implementation=name, **options)
 
         try:
-            out, pull = self.jax.vjp(causal, q, k, v)
+            out, pull = self.jax.vjp(masked, q, k, v)
         except (NotImplementedError, ValueError, RuntimeError) as error:
             if name != "cudnn" or ("Unsupported" not in str(error) and "requires" not in str(error)):
                 raise
@@ -99,6 +103,9 @@ class JaxSuites(ArraySuites):
             first = first or slopes
             weights = [weight - rate * slope for weight, slope in zip(weights, slopes)]
         return self.jnp.stack(losses), first, weights
+
+    def resize(self, image, side):
+        return self.jax.image.resize(image, (len(image), side, side), method="linear")
 
     def convolved(self, kind, x, w, dy):
         space = "DHW"[3 - kind.dimensions :]

@@ -128,6 +128,21 @@ def train_reference(arrays, r, steps, rate):
     return list(first) + [w1, b1, w2, losses]
 
 
+def adam_reference(arrays, r, count, rate):
+    """The weights after steps of Adam with its authors' defaults (D. Kingma and J. Ba, arXiv:1412.6980,
+    algorithm 1); ``arrays``: ``count`` weights, then their gradients in each step.
+    """
+    weights, first, second = list(arrays[:count]), [0.0] * count, [0.0] * count
+    for step in range(1, len(arrays) // count):
+        for at in range(count):
+            slope = arrays[step * count + at]
+            first[at] = r(0.9 * first[at] + 0.1 * slope)
+            second[at] = r(0.999 * second[at] + 0.001 * r(slope * slope))
+            root = r(r((second[at] / (1.0 - 0.999**step)) ** 0.5) + 1e-8)
+            weights[at] = r(weights[at] - r(rate / (1.0 - 0.9**step) * r(first[at] / root)))
+    return weights
+
+
 def fused_reference(arrays, r):
     """[each row's sum, the gradient by x] of z * sigmoid(z), z = x * w + b; the sums' gradients are 1."""
     x, w, b = arrays
@@ -202,14 +217,15 @@ def convolution_bounds(data, terms, dtype):
     convolution that multiplies and adds: Higham 3.5.
 
     ``data``: :func:`reference.fresh_real`'s; ``terms``: {answer: products in an element at most}. The output
-    is summed in float32 and rounded once; a gradient in a short type may be summed in that type. Then each
-    partial sum is rounded, with a mean square of at most u^2 / 3 of its own: ``norm`` is ``TIMES`` the root
-    of their sum.
+    is summed in float32, or float64, and rounded once; a gradient in a short type may be summed in that type.
+    Then each partial sum is rounded, with a mean square of at most u^2 / 3 of its own: ``norm`` is ``TIMES``
+    the root of their sum.
     """
     bounds = {}
     for name, most in terms.items():
-        inner, stored, norm = (most + 2) * 2 * UNIT["float32"], 0.0, None
-        if dtype != "float32":
+        sums = "float64" if dtype == "float64" else "float32"
+        inner, stored, norm = (most + 2) * 2 * UNIT[sums], 0.0, None
+        if dtype != sums:
             stored = UNIT[dtype]
         if stored and name != "y":
             inner += most * stored

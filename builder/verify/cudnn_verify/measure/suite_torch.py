@@ -1,18 +1,18 @@
 """The suites of PyTorch. Each gives rows for :mod:`suite_judge`, and says what it left out and why."""
 
+import io
 import os
 import random
 import re
 import shutil
 import tempfile
 
-from ..common.distributions import canonical
-from ..common.versions import dotted, numbers
-from .cuda import Driver, ctypes, open_library
+from ..common.versions import dotted
+from .cuda import Driver
 from .fw_common import imported
-from .library_files import mapped_paths
 from .reference import CONVOLUTION_KINDS, ROUNDING, STRIDED, STRIDED_TERMS
 from .suite_judge import suite_row
+from .suite_nccl import version_of_nccl
 from .suite_place import PINNED, place_of_address
 from .suite_reference import (
     CHANCE,
@@ -25,6 +25,7 @@ from .suite_reference import (
     TIMES,
     UNIT,
     WHOLE,
+    adam_reference,
     attention_reference,
     boxes_to_suppress,
     convolution_bounds,
@@ -42,8 +43,6 @@ from .suite_reference import (
     uniform_moments,
 )
 
-_NCCL = re.compile(r"libnccl\.so(\.|$)")
-
 
 class Counted(object):
     """A data set of whole numbers; item i can be told by its content."""
@@ -55,9 +54,9 @@ class Counted(object):
         return 32
 
     def __getitem__(self, index):
+        """2048 numbers of this item, and the number of the process that made it."""
         if index >= len(self):
             raise IndexError(index)
-        """2048 numbers of this item, and the number of the process that made it."""
         made = [float(os.getpid())]
         return self.api.cat(
             [(self.api.arange(2048) * (index + self.seed) % 251).float(), self.api.tensor(made)]
@@ -334,7 +333,9 @@ class TorchSuites(object):
     # -- train
 
     def train(self):
-        """Under autocast, with the loss scaled; by hand, since the import of an optimizer takes seconds."""
+        """Under autocast, with the loss scaled, the steps by hand; then those of an optimizer, and a
+        checkpoint.
+        """
         api, steps, rate = self.api, 6, 0.2
         dtype = "float16" if self.driver else "bfloat16"
         shapes = ((48, 24), (48, 8), (24, 64), (64,), (64, 8))
@@ -375,7 +376,44 @@ class TorchSuites(object):
         short = [slope.to(getattr(api, dtype)).to(slope.dtype) for slope in scaled]
         found = [float(bool((slope == cut).all())) for slope, cut in zip(scaled, short)]
         told = dict(falls, what="gradients of the matrices are numbers of %s" % dtype)
-        return rows + [dict(told, found=[found[0], found[2]], wanted=[1.0, 1.0])]
+        rows.append(dict(told, found=[found[0], found[2]], wanted=[1.0, 1.0]))
+        return rows + self._optimized()
+
+    def _optimized(self):
+        """Three steps of Adam, and its weights through a checkpoint.
+
+        By the function, not the class, which imports Dynamo first: that takes seconds, cold more than ten.
+        """
+        adam = getattr(imported("torch.optim.adam"), "adam", None)
+        if adam is None:
+            self.skipped["Adam"] = "PyTorch %s has no function for it" % self.api.__version__
+            return []
+        rate, shapes, rows = 0.05, ((40, 16), (16,)), []
+        arrays = [self.rounded(self.fresh(*shape), "float32") for shape in shapes * 4]
+        # CUDA's root and division are off by 2 units at most (CUDA C++ Programming Guide, their table)
+        wanted = self.moved(
+            lambda values, r: adam_reference(values, r, len(shapes), rate),
+            arrays,
+            "float32",
+            unit=8.0 * UNIT["float32"],
+        )
+        sent = [self.send(array) for array in arrays]
+        weights, state = sent[: len(shapes)], [[self.api.zeros_like(one) for one in sent[:2]] for _ in "mv"]
+        counts = [self.api.tensor(0.0) for _ in shapes]
+        options = {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "lr": rate, "weight_decay": 0.0}
+        for step in range(1, 4):
+            slopes = sent[step * len(shapes) : (step + 1) * len(shapes)]
+            adam(weights, slopes, state[0], state[1], [], counts, eps=1e-8, maximize=False, **options)
+        for at, (weight, (right, largest, norm)) in enumerate(zip(weights, wanted)):
+            bounds = {"largest": 4.0 * largest, "norm": 4.0 * norm}
+            rows.append(self.row("weight %d after three steps of Adam" % at, weight, right, MOVED, **bounds))
+        stream = io.BytesIO()
+        self.api.save(weights, stream)
+        stream.seek(0)
+        for at, read in enumerate(self.api.load(stream, map_location=self.device)):
+            right = weights[at].double().cpu()
+            rows.append(self.row("weight %d out of a checkpoint" % at, read, right, EXACT, largest=0.0))
+        return rows
 
     def _scaler(self):
         if self.driver:
@@ -437,7 +475,7 @@ class TorchSuites(object):
         allowed = getattr(cudnn, "allow_tf32", None)
         if allowed is not None:
             cudnn.allow_tf32 = False
-        for dtype, bits in (("float32", 24), ("float16", 11), ("bfloat16", 8)):
+        for dtype, bits in (("float64", 53), ("float32", 24), ("float16", 11), ("bfloat16", 8)):
             if not self.offered(dtype):
                 continue
             data = kind.fresh_real(bits)
@@ -452,7 +490,8 @@ class TorchSuites(object):
         return rows
 
     def _placed(self, kind, data, name, dtype):
-        tensor = self.send(self.api.tensor(data[name]).reshape(data[name + "_shape"]), dtype)
+        array = self.api.tensor(data[name], dtype=self.api.float64).reshape(data[name + "_shape"])
+        tensor = self.send(array, dtype)
         return tensor.contiguous(memory_format=self.api.channels_last) if kind.last else tensor
 
     def _convolved(self, kind, x, w, dy):
@@ -510,7 +549,7 @@ class TorchSuites(object):
         return rows + self._nccl(rows[0])
 
     def _nccl(self, row):
-        rows, packages = [], self.ctx.facts.get("packages") or {}
+        rows = []
         count = self.api.cuda.device_count()
         if count > 1:
             parts = [self.api.full((3000,), float(at + 1), device="cuda:%d" % at) for at in range(count)]
@@ -520,18 +559,7 @@ class TorchSuites(object):
                 self.row("all_reduce, card %d" % at, part, total, EXACT, largest=0.0)
                 for at, part in enumerate(parts)
             ]
-        # mapped_libraries has CUDA's and cuDNN's alone
-        loaded = [path for path in sorted(mapped_paths() or ()) if _NCCL.match(os.path.basename(path))]
-        wheels = [one for name, one in packages.items() if canonical(name).startswith("nvidia-nccl-cu")]
-        if not loaded or not wheels:
-            self.skipped["version of NCCL"] = "it comes from no wheel of NVIDIA's here"
-            return rows
-        number = ctypes.c_int(0)
-        open_library(loaded[0]).ncclGetVersion(ctypes.byref(number))
-        # 10000 major + 100 minor + patch, from 2.9 on (nccl.h)
-        said = [number.value // 10000, number.value // 100 % 100, number.value % 100]
-        wanted = list(numbers(wheels[0]["version"])[:3])
-        told = dict(row, what="NCCL is that of %(name)s %(version)s" % wheels[0])
-        return rows + [
-            dict(told, found=[float(part) for part in said], wanted=[float(part) for part in wanted])
-        ]
+        told, reason = version_of_nccl(self.ctx.facts.get("packages") or {}, row)
+        if reason:
+            self.skipped["version of NCCL"] = reason
+        return rows + told

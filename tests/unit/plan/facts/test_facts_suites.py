@@ -25,7 +25,7 @@ def said(cell, truth=None):
         ("torch==2.6.0", (), ("conv", "linalg", "attention", "compile", "comm"), []),
         ("torch==2.6.0", (), ("infer",), ["infer"]),
         ("torch==2.6.0", ("onnxruntime-gpu==1.22.0",), ("infer",), []),
-        ("jax==0.6.2", (), ("vision", "conv", "loader"), ["vision", "loader"]),
+        ("jax==0.6.2", (), ("vision", "conv", "loader", "infer"), ["loader", "infer"]),
         ("torch==2.6.0", (), (), []),
     ],
 )

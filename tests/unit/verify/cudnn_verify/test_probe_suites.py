@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ import pytest
 
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
-from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
+from builder.verify.cudnn_verify.measure import suite_cupy, suite_nccl, suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.library_files import mapped_paths
@@ -145,6 +146,9 @@ class Numbers(tuple):
 
     def __sub__(self, number):
         return self._each(lambda value: value - number)
+
+    def __add__(self, number):
+        return self._each(lambda value: value + number)
 
     def __mod__(self, number):
         return self._each(lambda value: value % number)
@@ -352,7 +356,7 @@ def test_the_nccl_that_is_loaded_is_that_of_the_wheel_and_each_card_gets_the_sum
     loaded = ctypes.CDLL(str(library))
     assert str(library) in mapped_paths()
     others = [path for path in mapped_paths() if str(tmp_path) not in path and "nccl" in path]
-    monkeypatch.setattr(suite_torch, "mapped_paths", lambda: set(mapped_paths()) - set(others))
+    monkeypatch.setattr(suite_nccl, "mapped_paths", lambda: set(mapped_paths()) - set(others))
     ctx = recorder()
     ctx.facts = {"packages": {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": wheel}}}
     suites = suite_torch.TorchSuites.__new__(suite_torch.TorchSuites)
@@ -371,6 +375,66 @@ def test_the_nccl_that_is_loaded_is_that_of_the_wheel_and_each_card_gets_the_sum
     ctx.facts = {}
     assert len(suites._nccl(row())) == 2
     assert list(suites.skipped) == ["version of NCCL"]
+
+
+class Card:
+    """The current card of a CuPy of two, and NCCL's group of them: what each sends, and what it gets."""
+
+    def __init__(self, sums):
+        self.current, self.open, self.asked, self.sums = 0, False, [], sums
+        null = SimpleNamespace(ptr=0, synchronize=lambda: None)
+        self.cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 2))
+        self.cuda.Device, self.cuda.Stream = self._device, SimpleNamespace(null=null)
+        self.available, self.NCCL_FLOAT32, self.NCCL_SUM, self.NcclCommunicator = True, 7, 0, self
+
+    @contextmanager
+    def _device(self, number):
+        self.current, before = number, self.current
+        yield
+        self.current = before
+
+    def initAll(self, cards):
+        return [SimpleNamespace(allReduce=lambda *given, at=at: self._reduce(at, *given)) for at in cards]
+
+    def _reduce(self, at, given, out, *options):
+        assert self.open
+        assert options == (3000, 7, 0, 0)
+        assert at == self.current
+        self.asked.append((given, out))
+
+    def groupStart(self):
+        self.open = True
+
+    def groupEnd(self):
+        self.open = False
+        for given, out in self.asked:
+            parts = zip(*(one for one, _ in self.asked), strict=True)
+            out[:] = [sum(part) for part in parts] if self.sums else given
+
+
+@pytest.mark.parametrize(("sums", "faults"), [(True, 0), (False, 2)])
+def test_cupy_adds_up_over_all_cards(sums, faults, recorder, monkeypatch):
+    numpy = SimpleNamespace(
+        arange=lambda count: Numbers(map(float, range(int(count)))), full=lambda count, value: [value] * count
+    )
+    api = Card(sums)
+    monkeypatch.setattr(suite_cupy, "imported", lambda name: api)
+    suites = suite_cupy.CupySuites.__new__(suite_cupy.CupySuites)
+    suites.ctx, suites.api, suites.np, suites.skipped = recorder(), api, numpy, {}
+    suites.ctx.facts = {}
+    held = []
+
+    def send(array):
+        held.append((api.current, list(array)))
+        return SimpleNamespace(data=SimpleNamespace(ptr=held[-1][1]))
+
+    suites.send = send
+    suites.row = lambda what, out, wanted, basis, **bounds: row(out.data.ptr, wanted, what=what, **bounds)
+    found = suites.comm()
+    assert [card for card, _ in held] == [0, 0, 1, 1]
+    assert [one["what"] for one in found] == ["all_reduce over 2, card 0", "all_reduce over 2, card 1"]
+    assert found[0]["wanted"][:3] == [1.0, 3.0, 5.0]
+    assert len(judge_results(found)["faults"]) == faults
 
 
 def in_the_documentation():
@@ -703,7 +767,8 @@ def real_faults(data, found, dtype):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bits", "fewer"), [("float32", 24, 11), ("float16", 11, 8), ("bfloat16", 8, 4)]
+    ("dtype", "bits", "fewer"),
+    [("float64", 53, 24), ("float32", 24, 11), ("float16", 11, 8), ("bfloat16", 8, 4)],
 )
 def test_a_convolution_in_real_numbers_shows_the_precision_of_its_result(dtype, bits, fewer):
     data = STRIDED.fresh_real(bits)

@@ -1,7 +1,8 @@
-"""Run by JAX's own Python: faults of suites_outside_hardware.toml, in a real JAX on the CPU.
+"""Run by JAX's own Python: faults of a list, in a real JAX on the CPU.
 
-Usage: suites_outside_hardware_jax.py REPOSITORY; prints lines as suites_outside_torch.py does. A fault is put
-into functions of JAX, those that XLA compiles too, so the suite sees no more of it than of the framework.
+Usage: suites_outside_jax.py REPOSITORY LIST: suites_outside_hardware.toml or suites_outside_programs.toml;
+prints lines as suites_outside_torch.py does. A fault is put into functions of JAX, those too that XLA
+compiles, so the suite sees no more of it than of the framework.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import types
 from pathlib import Path
 from unittest import mock
 
-repository = sys.argv[1]
+repository, list_of_faults = sys.argv[1:]
 for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
     module = types.ModuleType(package)
     module.__path__ = [str(Path(repository, *package.split(".")))]
@@ -179,6 +180,34 @@ def neighbours(y):
     return flat.at[31::32].set(flat[30::32][: len(last)]).reshape(y.shape)
 
 
+def masked(change):
+    def attend(real, operands, options):
+        hidden = {"mask": change(options["mask"])} if "mask" in options else {}
+        return real(*operands, **{**options, **hidden})
+
+    return of_type(jax.nn, "dot_product_attention", attend)
+
+
+def resized(change):
+    return of_type(jax.image, "resize", lambda real, operands, options: change(
+        lambda x, method="linear": real(x, operands[1], method=method), operands[0]))  # fmt: skip
+
+
+PROGRAMS = {
+    ("jax-attention", "mask-ignored"): masked(jnp.ones_like),
+    ("jax-attention", "mask-inverted"): masked(jnp.logical_not),
+    ("jax-attention", "mask-of-first-row"): masked(
+        lambda mask: mask[..., :1, :] | jnp.eye(mask.shape[-1], dtype=bool)
+    ),
+    ("jax-attention", "mask-of-one-head"): masked(lambda mask: jnp.concatenate([mask, mask | True], 1)),
+    ("jax-attention", "mask-tile"): masked(lambda mask: mask.at[..., 96:112, 32:48].set(True)),
+    ("jax-vision", "nearest"): resized(lambda real, x: real(x, "nearest")),
+    ("jax-vision", "cubic"): resized(lambda real, x: real(x, "cubic")),
+    ("jax-vision", "turned"): resized(lambda real, x: real(x).swapaxes(1, 2)),
+    ("jax-vision", "last-row"): resized(lambda real, x: real(x).at[:, -1].set(real(x)[:, -2])),
+    ("jax-vision", "plane-repeated"): resized(lambda real, x: jnp.broadcast_to(real(x[:1]), real(x).shape)),
+    ("jax-vision", "products-narrow"): resized(lambda real, x: real(ten_bits(x))),
+}
 FAULTS = {
     ("conv", "lane-repeats"): convolves(neighbours),
     ("conv", "batch-stride-ignored"): convolves(lambda y: y.at[-1].set(y[0])),
@@ -222,13 +251,16 @@ def main() -> None:
     framework.load()
     jax.config.update("jax_platforms", "cpu")
     device = jax.local_devices(backend="cpu")[0]
-    listed = tomllib.loads(Path(__file__).with_name("suites_outside_hardware.toml").read_text("utf-8"))
-    for suite, name in sorted(FAULTS):
+    listed = tomllib.loads(Path(__file__).with_name(list_of_faults).read_text("utf-8"))
+    faults = {"suites_outside_hardware.toml": FAULTS, "suites_outside_programs.toml": PROGRAMS}[
+        list_of_faults
+    ]
+    for suite, name in sorted(faults):
         for dtype in listed[suite][name]["dtypes"]:
             APPLIED[0] = 0
             jax.clear_caches()
-            with FAULTS[suite, name](dtype):
-                ran = "conv-kinds" if suite == "conv" else suite
+            with faults[suite, name](dtype):
+                ran = "conv-kinds" if suite == "conv" else suite.partition("jax-")[2] or suite
                 rows = run_suite(SUITE_CLASSES["jax"], framework, device, ran)[0]
             rows = [{**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]} for row in rows]
             told = {"suite": suite, "fault": name, "dtype": dtype, "rows": len(rows), "applied": APPLIED[0]}
