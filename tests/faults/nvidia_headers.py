@@ -30,6 +30,7 @@ _RUNTIME = (
 _KEPT = {
     "cudnn": re.compile(r"cudnn(?!.*_v\d\.h$)\w*\.h"),
     "driver": re.compile(r"cuda\.h"),
+    "nccl": re.compile(r"nccl\.h"),
     "nvrtc": re.compile(r"nvrtc\.h"),
     "runtime": re.compile(rf"({_RUNTIME.replace(' ', '|')})\.h(pp)?"),
     "crt": re.compile(r"crt/(host_config|host_defines)\.h"),
@@ -43,7 +44,7 @@ def pins() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def releases(kind: str) -> list[str]:
-    """Pinned releases, oldest first: of ``cudnn`` as ``9.10.2``, of the others the CUDA as ``12.4``."""
+    """Pinned releases, oldest first: of ``cudnn`` and ``nccl`` as ``9.10.2``, of the others the CUDA."""
     return sorted(pins()[kind], key=lambda text: [int(part) for part in text.split(".")])
 
 
@@ -134,6 +135,9 @@ def _listed() -> list[tuple[str, str, str]]:
         for flavour in ("-cu11", "-cu12", ""):
             for version, wheel in _newest(project.format(flavour)).items():
                 rows.append((kind, ".".join(version.split(".")[:2]), wheel))
+    for flavour in ("-cu11", "-cu12", "-cu13"):
+        for version, wheel in _newest(f"nvidia-nccl{flavour}").items():
+            rows.append(("nccl", ".".join(version.split(".")[:3]), wheel))
     rows += [("runtime", "12.9", list(_newest("nvidia-cuda-runtime-cu12").values())[-1])]
     rows += [("crt", "12.9", list(_newest("nvidia-cuda-nvcc-cu12").values())[-1])]
     return rows

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from abi import declared, enumerators, measured
 from nvidia_headers import cudnn_include, headers, releases
 
-from builder.verify.cudnn_verify.measure import cuda, cudnn, runtime
+from builder.verify.cudnn_verify.measure import cuda, cudnn, runtime, suite_nccl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +137,44 @@ def test_nvrtc(release: str, tmp_path: Path) -> None:
     found = measured("nvrtc.h", include, tmp_path, functions=functions, numbers=["NVRTC_SUCCESS"], structs={})
     held(runtime.NVRTC_PROTOTYPES, found["functions"])
     assert found["numbers"] == {"NVRTC_SUCCESS": 0}
+
+
+NCCL = """
+#include <nccl.h>
+ncclResult_t ncclGetVersion(int *version) {
+    if (!version) return ncclInvalidArgument;
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+"""
+
+
+@pytest.mark.parametrize("release", releases("nccl"))
+def test_the_release_of_nccl_is_read_as_its_header_writes_it(
+    release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suite comm reads a double that is compiled from the header; its half types play no part."""
+    for name in ("fp16", "bf16", "fp8"):
+        (tmp_path / f"cuda_{name}.h").touch()
+    source, library = tmp_path / "nccl.c", tmp_path / "libnccl.so.2"
+    source.write_text(NCCL)
+    include = (headers("nccl", release), headers("runtime", "12.9"), headers("crt", "12.9"), tmp_path)
+    assert measured(
+        "nccl.h",
+        include,
+        tmp_path,
+        functions=declared("nccl.h", include, tmp_path, ["ncclGetVersion"]),
+        numbers=["ncclSuccess", "ncclInvalidArgument"],
+        structs={},
+    ) == {
+        "functions": {"ncclGetVersion": "i(p)"},
+        "numbers": {"ncclSuccess": 0, "ncclInvalidArgument": 4},
+        "structs": {},
+    }
+    command = ["gcc", "-shared", "-fPIC", *(f"-I{path}" for path in include), "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    monkeypatch.setattr(suite_nccl, "mapped_paths", lambda: {str(library)})
+    for version, sound in ((release, True), (f"{release}.post1", True), ("2.1.15", False)):
+        wheel = {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": version}}
+        (row,), reason = suite_nccl.version_of_nccl(wheel, {})
+        assert (row["found"] == row["wanted"], reason) == (sound, None)
