@@ -134,9 +134,7 @@ def test_a_probe_that_fails_is_no_verdict(engine: Engine, image, script: str, sa
         verify(image(script), engine=engine, expect=Expectation())
 
 
-def test_a_probe_that_hangs_is_no_verdict(
-    engine: Engine, image, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_that_hangs_is_no_verdict(engine: Engine, image, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_run, "_SECONDS", 3.0)
     with pytest.raises(CommandError, match="did not end within 3 s") as caught:
         verify(image("echo starting >&2; sleep 300"), engine=engine, expect=Expectation())
