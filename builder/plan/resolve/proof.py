@@ -25,7 +25,8 @@ SECONDS = 300.0
 MOST = 60
 """Proposals whose own indexes are asked."""
 PROOFS = 8
-"""Sets of wheels whose files are read: a count, too. A set takes seconds, and minutes on a slow line."""
+"""Sets of wheels whose files are read at most, until one stands. A set takes seconds, and minutes on a slow
+line."""
 _AT_ONCE = 4
 _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
@@ -40,9 +41,9 @@ def prove(
 ) -> tuple[list[Proposal], list[str]]:
     """The first ``limit`` proposals that stand by the resolver of locks, and the reasons against others.
 
-    A proposal stands if the resolver finds a set of wheels for it, against which their files say nothing; of
-    a few sets they are read. If the resolver could not be asked about one, that stands, too, but only before
-    the first for which it found wheels.
+    A proposal stands if the resolver finds a set of wheels for it. The files of sets are read until one
+    stands against which they say nothing. If the resolver could not be asked about one, that stands, too, but
+    only before the first for which it found wheels.
 
     Raises NotKnownError if none stands when the time of the last resort is over.
     """
@@ -97,25 +98,25 @@ def prove(
 
 
 class _Files:
-    """Reads the wheels of the first few sets, and judges these by their files."""
+    """Reads the wheels of sets, and judges these by their files, until one stands."""
 
     def __init__(self, index: Index) -> None:
         self.index, self.readings = index, ReadingCache()
-        self.read, self.broken = 0, False
+        self.read, self.stands = 0, False
         self.seconds = 0.0
 
     @property
     def ended(self) -> bool:
-        """Whether of further sets nobody would know that they are any better than a refused one."""
-        return self.broken and self.read == PROOFS
+        """Whether of further sets nobody would know that they are any better than those that were refused."""
+        return self.read == PROOFS and not self.stands
 
     def judged(self, answer: tuple[Proposal, Sequence[Wheel]] | str) -> Proposal | str:
         """The proposal, with what is known of its wheels; or why these cannot work together."""
         if isinstance(answer, str) or not answer[1]:
             return answer if isinstance(answer, str) else answer[0]
         proposal, wheels = answer
-        if self.read == PROOFS:
-            return replace(proposal, unproven=f"the wheels of {PROOFS} other sets were read")
+        if self.stands:
+            return replace(proposal, unproven="the wheels of the first were read")
         self.read += 1
         started = time.monotonic()
         truth = self.readings.read_set(proposal.cell, wheels, self.index.with_extra(proposal.cell.index))
@@ -123,8 +124,8 @@ class _Files:
         found = check(proposal.cell, truth, only=OF_SET)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
-            self.broken = True
             return f"{BROKEN} ({refused.rule}: {refused.message})"
+        self.stands = True
         return replace(
             proposal,
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
