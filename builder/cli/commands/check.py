@@ -21,7 +21,7 @@ from builder.plan.matrix import Replacement, amend, cell_id, entry
 
 FAULT = "fault"
 """The rule of a finding on a cell that could not be judged."""
-_UNASKED = "whether the packages load and import was not asked"
+_UNASKED = "whether all packages load and import was not asked"
 _MARKS = {
     Outcome.POSSIBLE: ("✓", "32"),
     Outcome.WARNS: ("!", "33"),
@@ -177,8 +177,8 @@ def _judge(
             found[cell] = (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
             continue
         if pinned is not None:
-            why = "not all wheels of the lock were read; next: `rtbuild check --read --deep`"
-            unproven[cell] = why if truth.unproven is not None else None
+            again = "" if deep else "; next: `rtbuild check --read --deep`"
+            unproven[cell] = f"{truth.unproven}{again}" if truth.unproven is not None else None
     return found, figures, unproven
 
 

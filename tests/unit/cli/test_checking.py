@@ -57,7 +57,7 @@ def test_a_requirement_in_a_matrix_files_place_leads_to_resolve(word: str, tmp_p
 def test_check_says_where_nobody_asked_whether_the_packages_load(matrix: Matrix, capsys) -> None:
     assert called(check, [matrix.path], driver="590") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    unasked = "whether the packages load and import was not asked: no lock names their wheels"
+    unasked = "whether all packages load and import was not asked: no lock names their wheels"
     assert f"in 1 cell: {unasked}; next: `rtbuild lock`" in shown
     assert called(explain, matrix.cells[0].id, [matrix.path], driver="590") == 0
     assert unasked in capsys.readouterr().out

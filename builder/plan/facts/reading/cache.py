@@ -69,13 +69,15 @@ class ReadingCache:
 
     def with_proofs(self, truth: Truth, wheels: Sequence[Wheel], imports: ImportsProof) -> Truth:
         """The truth with what is known of the libraries and modules of its wheels, and what is not."""
-        links = {wheel.file: self._links_of(wheel) for wheel in wheels}
-        unread = next((file for file, found in links.items() if found is None), imports.unread)
+        links = [self._links_of(wheel) for wheel in wheels]
+        pairs = zip(wheels, links, strict=True)
+        unread = [wheel.file for wheel, found in pairs if found is None or wheel in imports.unread]
+        more = f" and {len(unread) - 1} more were" if len(unread) > 1 else " was"
         return replace(
             truth,
-            links=tuple(filter(None, links.values())),
+            links=tuple(filter(None, links)),
             imports=imports.lacks,
-            unproven=f"{unread} was not read" if unread is not None else None,
+            unproven=f"{unread[0]}{more} not read" if unread else None,
         )
 
     def read_links(self, wheels: Iterable[Wheel], index: Index) -> int:

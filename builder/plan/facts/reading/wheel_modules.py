@@ -57,10 +57,11 @@ class WheelSources(Protocol):
 
 @dataclass(frozen=True)
 class ImportsProof:
-    """What imports certainly lack, and the first wheel of which they come to something that was not read."""
+    """What imports certainly lack."""
 
     lacks: tuple[Missing, ...] = ()
-    unread: str | None = None
+    unread: tuple[Wheel, ...] = ()
+    """Those that nobody has read, or of which imports come to a module that nobody has."""
 
 
 Opener = Callable[[Wheel], WheelSources | None]
@@ -87,7 +88,7 @@ def imports_of(
     shelf = _shelf(wheels, cache, opened)
     try:
         found = _proven(cell, shelf, whole=whole)
-        unread = next((one.wheel.file for one in shelf.values() if one.files is None or one.unread), None)
+        unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
             if one.giver in shelf and not (one.argument or one.generated)
@@ -110,23 +111,35 @@ def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -
 
 
 def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tuple[Missing, ...]:
-    files = [one.files for one in shelf.values() if one.files is not None]
+    unread = [name for name, one in shelf.items() if one.files is None]
     every = ImportSet(
-        files,
+        [one.files for one in shelf.values() if one.files is not None],
         lambda wheel, module: shelf[wheel].read(module),
         minor(cell.python) or 0,
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
-        whole=whole,
+        whole=whole and not unread,
     )
-    if len(files) < len(shelf):
-        return ()  # a wheel that nobody has read may bring anything
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
     roots = {
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
-    return tuple(missing(every, entered))
+    found = missing(every, entered)
+    return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
+
+
+def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:
+    """Whether a wheel that nobody has read may bring what is lacking: if it is of the giver's family by its
+    name, or a wheel on the way names it.
+    """
+    lacks = ((lack.module, lack.name), *lack.because)
+    givers = {every.giver(module, name) or "" for module, name in lacks}
+    named = (*givers, *(module for module, _ in lacks))
+    if not set(unread.split("-")).isdisjoint(word for name in named for word in re.split(r"[-._]", name)):
+        return True
+    way = {lack.root, *givers, *map(every.owner, (lack.taking, *lack.chain))} & shelf.keys()
+    return any(shelf[name].mentions(unread.replace("-", "_")) is not False for name in way if name)
 
 
 def has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
@@ -188,7 +201,7 @@ class _Shelved:
         self.words: frozenset[bytes] | None = None
         self.seen: dict[str, ModuleNames | None] = {}
         self.unread = False
-        """Whether a module that an import comes to could not be read."""
+        """Whether a module that an import comes to could not be read, or a source that may add to one."""
         if not self.known and (sources := self.opened()) is not None:
             self.paths, self.known, self.new = list(sources.paths()), True, True
         self.files = self._files() if self.known else None
@@ -275,6 +288,7 @@ class _Shelved:
         if sources is not None:
             self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files).items()}
             self.new = True
+        self.unread |= any(asked[lack] not in self.answers for lack in new)
         return [False if self.answers.get(asked[lack]) is False else None for lack in lacks]
 
     def keep(self) -> None:

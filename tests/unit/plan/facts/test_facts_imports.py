@@ -239,18 +239,18 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
     readings = ReadingCache(cache=tmp_path)
     nothing = readings.imports_of(cell, locked)
     assert nothing.lacks == ()
-    assert nothing.unread is not None, "nothing was read"
+    assert len(nothing.unread) == 2, "nothing was read"
     broken = Shelf({**taker, **giver})
     broken.get = breaks_after(3, broken.get)  # type: ignore[method-assign]
     part = readings.read_imports(cell, locked, broken)  # type: ignore[arg-type]
     assert part.lacks == ()
-    assert part.unread is not None, "the line broke"
+    assert part.unread, "the line broke"
     down = Shelf({**taker, **giver}, down=True)
     down.address = lambda wheel: down.offers("")  # type: ignore[assignment]
     assert readings.read_imports(cell, locked, down).lacks == ()  # type: ignore[arg-type]
     first = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
     assert [one.lacked for one in first.lacks] == ["giver.gone"]
-    assert first.unread is None
+    assert first.unread == ()
     asked = len(shelf.asked)
     assert ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf) == first  # type: ignore[arg-type]
     assert len(shelf.asked) == asked
@@ -274,6 +274,38 @@ def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
     (finding,) = check(cell, truth, only=("last-lock",))
     assert finding.outcome is Outcome.UNKNOWN
     assert "imports giver.gone" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("unread", "taken", "left"),
+    [
+        ("other", "from giver import gone\n", ["giver.gone"]),
+        ("other", "from giver import gone\nimport nowhere\n", ["giver.gone"]),
+        ("other", "import nowhere\n", []),
+        ("other", "try:\n    import other\nexcept ImportError:\n    pass\nfrom giver import gone\n", []),
+        ("giver_more", "from giver import gone\n", []),
+        ("other", "from other import gone\n", []),
+    ],
+)
+def test_a_wheel_that_nobody_has_read_leaves_open_what_may_come_from_it_alone(
+    cell, tmp_path, unread, taken, left
+) -> None:
+    """As one that is built from sources on another machine: pyspark among Colab's 615."""
+    shelf = Shelf(
+        {
+            **wheel("taker", "1.0", {"taker/__init__.py": taken}),
+            **wheel("giver", "2.0", {"giver/__init__.py": ""}),
+            **wheel(unread, "1.0", {"other/__init__.py": ""}),
+        }
+    )
+    address = shelf.address
+    shelf.address = lambda one: shelf.offers("") if one.file.startswith(unread) else address(one)  # type: ignore[assignment]
+    locked = Pinned(cell=cell, base=rootfs(), wheels=shelf.wheels(), epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    assert [one.lacked for one in found.lacks] == left
+    truth = ReadingCache(cache=tmp_path).truth(cell, locked, links=True)
+    assert [one.lacked for one in truth.imports] == left
+    assert truth.unproven == f"{unread}-1.0-py3-none-any.whl was not read"
 
 
 def proven(shelf: Shelf, cell: Cell, folder: Path, *, refuse: bool = True) -> list[str]:
