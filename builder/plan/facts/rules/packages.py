@@ -3,7 +3,7 @@
 import functools
 import itertools
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -332,7 +332,7 @@ def _bad_pairs(
     known: Mapping[str, Value],
     gpus: Sequence[GpuRow],
     comes: Callable[[Requirement], Value | None],
-    there: Container[str],
+    there: Collection[str],
     built: Container[str] = (),
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
@@ -340,7 +340,10 @@ def _bad_pairs(
     ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
     is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel.
     """
+    named = {*known, *there, *(["gpu"] if gpus else [])}
     for row in load().bad:
+        if not _names(row.when) <= named:
+            continue  # as nearly every row of nearly every cell
         if row.built and all(name in built for name in row.built):
             continue
         if any(name in there for name in row.without):
@@ -348,8 +351,8 @@ def _bad_pairs(
         met = _met(row, known, gpus, there)
         late = [comes(Requirement(text)) for text in row.open] if met else []
         if met and None not in late:
-            named = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
-            values = (*met, *filter(None, late), named)
+            of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
+            values = (*met, *filter(None, late), of_row)
             yield Finding(Outcome(row.outcome), f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 
 
@@ -359,8 +362,6 @@ def _met(
     """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
     for name, versions in _conditions(row.when):
-        if name not in known and name not in there and not (name == "gpu" and gpus):
-            return ()  # as nearly every row of nearly every cell
         cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
         values_of_it = cards or ([known[name]] if name in known else [])
         value = next((value for value in values_of_it if _within(value.text, versions)), None)
@@ -379,6 +380,11 @@ def _conditions(when: tuple[str, ...]) -> tuple[tuple[str, SpecifierSet], ...]:
         (one.name + "".join(f"[{extra}]" for extra in sorted(one.extras)), one.specifier)
         for one in map(Requirement, when)
     )
+
+
+@functools.cache
+def _names(when: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name for name, _ in _conditions(when))
 
 
 def _within(version: str, specifier: SpecifierSet) -> bool:
