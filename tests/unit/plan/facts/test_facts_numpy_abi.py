@@ -167,6 +167,25 @@ def test_a_pair_that_breaks_on_import_is_refused(cell, framework, pip, row) -> N
 
 
 @pytest.mark.parametrize(
+    ("pip", "rows"),
+    [
+        (("torchaudio==2.9.1", "speechbrain==1.0.2"), ["speechbrain-torchaudio-2.9"]),
+        (("torchaudio==2.9.1", "speechbrain==1.1.0"), []),
+        (("torchaudio==2.8.0", "speechbrain==1.0.2"), []),
+        (("torchaudio==2.9.1", "speechbrain==0.5.16"), []),
+        (("gradio==3.50.2", "httpx==0.25.1", "httpcore==0.15.0"), ["gradio-httpx-httpcore-0.17"]),
+        (("gradio==3.50.2", "httpx==0.25.1", "httpcore==0.18.0"), []),
+        (("gradio==3.50.2", "httpx==0.23.3", "httpcore==0.15.0"), []),
+        (("httpx==0.25.1", "httpcore==0.15.0"), []),
+    ],
+)
+def test_a_pair_that_no_proof_from_files_follows_is_refused_by_its_releases(cell, pip, rows) -> None:
+    """A client that ``__init__`` makes by another method, and a call below a ``__version__`` that is parsed."""
+    found = check(cell(*pip, framework="torch==2.9.1"), suggest=False, only=("known-bad",))
+    assert [f.message.partition(": ")[0] for f in found if f.outcome is Outcome.IMPOSSIBLE] == rows
+
+
+@pytest.mark.parametrize(
     ("framework", "pip"),
     [
         ("tensorflow[and-cuda]==2.15.1", ("tensorflow-addons==0.23.0",)),
