@@ -70,8 +70,8 @@ class ReadingCache:
     def with_proofs(self, truth: Truth, wheels: Sequence[Wheel], imports: ImportsProof) -> Truth:
         """The truth with what is known of the libraries and modules of its wheels, and what is not."""
         links = [self._links_of(wheel) for wheel in wheels]
-        pairs = zip(wheels, links, strict=True)
-        unread = [wheel.file for wheel, found in pairs if found is None or wheel in imports.unread]
+        others, pairs = set(imports.unread), zip(wheels, links, strict=True)
+        unread = [wheel.file for wheel, found in pairs if found is None or wheel in others]
         more = f" and {len(unread) - 1} more were" if len(unread) > 1 else " was"
         return replace(
             truth,
