@@ -180,7 +180,7 @@ def test_a_pair_that_breaks_on_import_is_refused(cell, framework, pip, row) -> N
     ],
 )
 def test_a_pair_that_no_proof_from_files_follows_is_refused_by_its_releases(cell, pip, rows) -> None:
-    """A client that ``__init__`` makes by another method, and a call below a ``__version__`` that is parsed."""
+    """A client that ``__init__`` makes by another method, and a call below a parsed ``__version__``."""
     found = check(cell(*pip, framework="torch==2.9.1"), suggest=False, only=("known-bad",))
     assert [f.message.partition(": ")[0] for f in found if f.outcome is Outcome.IMPOSSIBLE] == rows
 
