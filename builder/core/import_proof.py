@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import ModuleType
+from typing import NamedTuple
 
 from builder.core import python_names
 from builder.core.module_names import BY_OLD_PROTOC, Called, Effects, ModuleNames, Taken
@@ -93,12 +94,15 @@ def _plain(name: str) -> str:
 def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
     """The modules among a wheel's files."""
     modules: dict[str, str | None] = {}
-    packages, folders = set[str](), set[str]()
+    packages, folders, seen = set[str](), set[str](), set[str]()
     for whole in paths:
         path = whole.rpartition("/site-packages/")[2]
-        if found := _FOLDER.fullmatch(path):
-            folders.add(found["module"].replace("/", "."))
-        found = _SOURCE.fullmatch(path) or _COMPILED.fullmatch(path)
+        folder = path.rpartition("/")[0]
+        if folder not in seen:
+            seen.add(folder)
+            if found := _FOLDER.fullmatch(path):
+                folders.add(found["module"].replace("/", "."))
+        found = (_SOURCE if path.endswith(".py") else _COMPILED).fullmatch(path)
         if found is None or "__pycache__" in path:
             continue
         module = found["module"].replace("/", ".")
@@ -163,8 +167,7 @@ Lack = tuple[str, str | None, str]
 """A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
 
 
-@dataclass(frozen=True)
-class _Owned:
+class _Owned(NamedTuple):
     """A module of the set. ``wheel`` is None where several have it."""
 
     wheel: str | None

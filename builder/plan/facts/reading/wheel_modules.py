@@ -4,6 +4,7 @@ Modules are read as the proof comes to them: what one proof has read is kept by 
 next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_modules_read` does.
 """
 
+import gc
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,8 +86,12 @@ def imports_of(
     Without ``opened`` by what is kept of them alone. Where a name is lacking, ``older`` releases are looked
     through for it. ``whole``: the image has no other packages of Python.
     """
-    shelf = _shelf(wheels, cache, opened)
+    collects = opened is None and gc.isenabled()
+    if collects:
+        gc.disable()  # nearly all that is loaded stays until the end
+    shelf: Mapping[str, _Shelved] = {}
     try:
+        shelf = _shelf(wheels, cache, opened)
         found = _proven(cell, shelf, whole=whole)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
@@ -99,6 +104,8 @@ def imports_of(
     finally:
         for one in shelf.values():
             one.keep()
+        if collects:
+            gc.enable()
 
 
 def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -> dict[str, "_Shelved"]:
