@@ -138,7 +138,7 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tupl
 
 def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:
     """Whether a wheel that nobody has read may bring what is lacking: if it is of the giver's family by its
-    name, or a wheel on the way names it.
+    name, or a wheel on the way may import it.
     """
     lacks = ((lack.module, lack.name), *lack.because)
     givers = {every.giver(module, name) or "" for module, name in lacks}
@@ -146,7 +146,7 @@ def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, 
     if not set(unread.split("-")).isdisjoint(word for name in named for word in re.split(r"[-._]", name)):
         return True
     way = {lack.root, *givers, *map(every.owner, (lack.taking, *lack.chain))} & shelf.keys()
-    return any(shelf[name].mentions(unread.replace("-", "_")) is not False for name in way if name)
+    return any(shelf[name].imports(unread.replace("-", "_")) is not False for name in way if name)
 
 
 def has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
@@ -286,6 +286,19 @@ class _Shelved:
             self.answers[word] = word.encode() in self.words
             self.new = True
         return None if self.answers[word] not in {True, False} else bool(self.answers[word])
+
+    def imports(self, module: str) -> bool | None:
+        """Whether a source may import a module, also by its name as a text."""
+        key = f"{module}:imported"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            word = re.escape(module.encode())
+            named = re.compile(
+                rb"^[ \t]*(?:import|from)\b[^\n]*\b" + word + rb"\b|['\"]" + word + rb"\b",
+                re.MULTILINE | re.IGNORECASE,
+            )
+            every = [content is None or named.search(content) is not None for _, content in sources.every()]
+            self.answers[key], self.new = any(every), True
+        return self.answers.get(key)
 
     def brings(self, lacks: Sequence[Lack]) -> Sequence[bool | None]:
         """Whether the sources may add each of these names to its module."""

@@ -282,6 +282,8 @@ def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
         ("other", "from giver import gone\n", ["giver.gone"]),
         ("other", "from giver import gone\nimport nowhere\n", ["giver.gone"]),
         ("other", "import nowhere\n", []),
+        ("other", "# as every other\nfrom giver import gone\n", ["giver.gone"]),
+        ("other", "from importlib import import_module as load\nload('other')\nfrom giver import gone\n", []),
         ("other", "try:\n    import other\nexcept ImportError:\n    pass\nfrom giver import gone\n", []),
         ("giver_more", "from giver import gone\n", []),
         ("other", "from other import gone\n", []),
