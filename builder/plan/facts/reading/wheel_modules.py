@@ -313,6 +313,9 @@ class _Shelved:
 
     def keep(self) -> None:
         if self.new and self.place is not None:
+            kept, answers = self.kept, self.answers
+            self._load()  # another process may have read more of it meanwhile
+            self.kept, self.answers = self.kept | kept, self.answers | answers
             values = {
                 "reader": _READER,
                 "paths": self.paths,

@@ -14,6 +14,8 @@ from builder.core.errors import CellError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
+from builder.plan.facts.reading.wheel_modules import _Shelved
+from builder.plan.facts.reading.wheel_modules_read import opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 
@@ -259,6 +261,18 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
     assert ReadingCache(cache=tmp_path).imports_of(cell, locked).lacks == (), (
         "a cache that somebody else wrote"
     )
+
+
+def test_two_that_read_one_wheel_at_once_keep_what_both_have_read(tmp_path) -> None:
+    shelf = Shelf(wheel("taker", "1.0", {"one.py": "import a\n", "two.py": "import b\n"}))
+    (locked,) = shelf.wheels()
+    read = opener(shelf, tmp_path)  # type: ignore[arg-type]
+    first, second = (_Shelved(locked, tmp_path, read) for _ in range(2))
+    for one, module in ((first, "one"), (second, "two")):
+        assert one.read(module) is not None
+    first.keep()
+    second.keep()
+    assert _Shelved(locked, tmp_path, None).kept.keys() == {"one", "two"}
 
 
 def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
