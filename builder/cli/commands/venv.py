@@ -19,7 +19,7 @@ from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
 from builder.core.versions import key, short
-from builder.image.recipe import kept_bundle
+from builder.image.recipe import expectation, kept_bundle
 from builder.pipeline import LockOptions, Locks, lock_cells
 from builder.plan.facts.rules import Outcome, check
 from builder.verify.runner import printed_report
@@ -43,12 +43,12 @@ def venv(
         opt.refuse_existing(output, hint="--force replaces it; -o names another folder")
     loaded = opt.load_all(matrices)
     chosen = opt.choose_one(loaded, cell)
-    _refuse_without_python(chosen)
+    interpreter = _interpreter(chosen)
     if not locked and (code := _locked_now(loaded, chosen, opt.mirrors(mirror))):
         return code
     pinned = _pinned(loaded, chosen)
-    python = _make(pinned, output)
-    report = _verified(python, output)
+    python = _make(pinned, output, interpreter)
+    report = _verified(pinned, python, output)
     if json_:
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
     say(f"{chosen.id}: {report['verdict']}: {report['summary']}")
@@ -61,14 +61,19 @@ def venv(
     return codes.get(report["verdict"], MissingToolError.exit_code)
 
 
-def _refuse_without_python(cell: Cell) -> None:
-    """Before a lock that may take minutes. MissingToolError if uv finds no such Python and fetches none."""
+def _interpreter(cell: Cell) -> str:
+    """The cell's Python as uv is told of it, before a lock that may take minutes: its version, or a path.
+
+    MissingToolError if uv finds no such Python, pyenv has none, and uv fetches none.
+    """
     uv = [find_uv_bin(), "python"]
     if subprocess.run([*uv, "find", cell.python], capture_output=True, check=False).returncode == 0:
-        return
+        return cell.python
+    if (path := _of_pyenv(cell.python)) is not None:
+        return str(path)
     say(f"+ uv python install {cell.python}")
     if subprocess.run([*uv, "install", cell.python], stdout=sys.stderr, check=False).returncode == 0:
-        return
+        return cell.python
     listing = [*uv, "list", "--only-installed", "--output-format", "json"]
     done = subprocess.run(listing, capture_output=True, text=True, check=False)
     rows = json.loads(done.stdout) if done.returncode == 0 else []
@@ -79,6 +84,14 @@ def _refuse_without_python(cell: Cell) -> None:
         f"{cell.id} has Python {cell.python}, which is not on this machine, and uv could not fetch it",
         hint=f"with one that is: rtbuild init {words}" if other else f"install Python {cell.python}",
     )
+
+
+def _of_pyenv(python: str) -> Path | None:
+    """pyenv's newest patch of a Python; uv finds its shims alone, which fail but for the chosen ones."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found = [path for path in root.glob(f"versions/{python}.*/bin/python") if os.access(path, os.X_OK)]
+    versions = {path.parents[1].name: path for path in found}
+    return versions[max(versions, key=key)] if versions else None
 
 
 def _may_have(cell: Cell, python: str) -> bool:
@@ -113,10 +126,10 @@ def _pinned(loaded: list[Matrix], cell: Cell) -> Pinned:
     return pinned
 
 
-def _make(pinned: Pinned, output: Path) -> Path:
+def _make(pinned: Pinned, output: Path, interpreter: str) -> Path:
     """Create the environment and install the lock's wheels into it; its interpreter."""
     cell, python = pinned.cell, output / "bin" / "python"
-    _uv("venv", "--quiet", "--clear", "--python", cell.python, str(output))
+    _uv("venv", "--quiet", "--clear", "--python", interpreter, str(output))
     wanted = output / "rtbuild-requirements.txt"
     rows = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in pinned.wheels]
     wanted.write_text("".join(rows), "utf-8")
@@ -140,17 +153,25 @@ def _uv(*arguments: str) -> None:
         raise CommandError("uv could not make the environment", command=command, returncode=status, hint=hint)
 
 
-def _verified(python: Path, output: Path) -> dict[str, Any]:
-    """The probe's report; ``activate`` sets the loader's path if a framework needs it."""
+def _verified(pinned: Pinned, python: Path, output: Path) -> dict[str, Any]:
+    """The probe's report, held against the lock; ``activate`` sets the loader's path if a framework needs it.
+
+    This machine's Python may have another patch than an image's, and what compiles is not the lock's here.
+    """
     probe = output / "bin" / "cudnn-verify"
     text = kept_bundle(resources.cache()).partition(b"\n")[2]
     probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)
     probe.chmod(0o755)
-    report = _ask(python, probe, {})
+    asked = json.loads(expectation(pinned)) | {"python": pinned.cell.python}
+    asked.pop("compilers", None)
+    wanted = output / "rtbuild-expect.json"
+    wanted.write_text(json.dumps(asked, indent=2) + "\n", "utf-8")
+    command = [str(python.absolute()), str(probe), "--expect", str(wanted), "--json"]
+    report = _ask(command, {})
     folders = sorted(str(path) for path in output.absolute().glob("lib/python*/site-packages/nvidia/*/lib"))
     if report["cause"] in _LOST and folders:
         path = ":".join(folders)
-        again = _ask(python, probe, {"LD_LIBRARY_PATH": path})
+        again = _ask(command, {"LD_LIBRARY_PATH": path})
         if again["cause"] != report["cause"]:
             with (output / "bin" / "activate").open("a", encoding="utf-8") as stream:
                 stream.write("\n# NVIDIA's wheels, which this framework looks for by name only\n")
@@ -159,10 +180,9 @@ def _verified(python: Path, output: Path) -> dict[str, Any]:
     return report
 
 
-def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]:
+def _ask(command: list[str], variables: dict[str, str]) -> dict[str, Any]:
     ours = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
-    command = [str(python.absolute()), str(probe), "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     try:
         report: dict[str, Any] = json.loads(printed_report(done.stdout))

@@ -150,13 +150,13 @@ def test_a_base_that_this_machine_cannot_have_gives_way_and_both_are_told(
     assert "nor can another base" in capsys.readouterr().err
 
 
-refuse_without_python = venv._refuse_without_python
+interpreter = venv._interpreter
 
 
 @pytest.fixture(autouse=True)
 def _has_each_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test fetches one."""
-    monkeypatch.setattr(venv, "_refuse_without_python", lambda _: None)
+    monkeypatch.setattr(venv, "_interpreter", lambda cell: cell.python)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,27 @@ def test_venv_looks_for_the_python_before_it_locks(
         return subprocess.CompletedProcess(command, int("list" not in command), listed, "")
 
     monkeypatch.setattr(venv.subprocess, "run", run)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     cell = dataclasses.replace(pinned_cell(tmp_path).cell, frameworks=("tensorflow==2.10.0",), python="3.9")
     with pytest.raises(MissingToolError, match=r"has Python 3\.9, which is not on this machine") as refused:
-        refuse_without_python(cell)
+        interpreter(cell)
     assert str(refused.value.hint).endswith(hint)
+
+
+def test_venv_takes_pyenvs_newest_patch_of_a_python_that_uv_does_not_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("3.9.9", "3.9.18", "3.9.20", "3.10.13"):
+        python = tmp_path / "versions" / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.touch(0o644 if name == "3.9.20" else 0o755)
+    failed = subprocess.CompletedProcess([], 2, "", "")
+    monkeypatch.setattr(venv.subprocess, "run", lambda command, **_: failed)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    cell = dataclasses.replace(pinned_cell(tmp_path).cell, python="3.9")
+    assert interpreter(cell) == str(tmp_path / "versions/3.9.18/bin/python")
+    with pytest.raises(MissingToolError, match=r"has Python 3\.1, which"):
+        interpreter(dataclasses.replace(cell, python="3.1"))
 
 
 def pinned_cell(folder: Path, provider: str = "none") -> Pinned:
@@ -215,6 +232,9 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
     assert (target / "rtbuild-requirements.txt").read_text() == f"six==1.17.0 --hash=sha256:{'a' * 64}\n"
     assert {"--require-hashes", "--no-deps", ":all:"} <= set(calls[1])
     assert os.access(target / "bin" / "cudnn-verify", os.X_OK)
+    asked = json.loads((target / "rtbuild-expect.json").read_text())
+    assert (asked["python"], asked["frameworks"]) == ("3.11", {"six": "1.17.0"})
+    assert document["report"]["expectation"] == pinned.cell.id
     with pytest.raises(UsageError, match="is there already"):
         app(["venv", str(tmp_path / "m.yaml"), "-o", str(target)], standalone_mode=False)
 

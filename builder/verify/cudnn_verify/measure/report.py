@@ -9,6 +9,7 @@ import re
 import traceback
 
 from ..common.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
+from ..common.distributions import packages_of, requirement
 from ..common.tables import read_frameworks
 from .counter import ABSENT_LIBRARY
 from .expectation import asked_for, find_differences
@@ -167,14 +168,29 @@ def _steps_back(check):
 
 
 def excuse_bystanders(checks, facts, options):
-    """A CPU build of a framework that nobody asked for, beside one with CUDA, is a remark and no fault."""
+    """A CPU build of a framework that nobody asked for, beside one with CUDA, is a remark and no fault.
+
+    One with CUDA opens cuDNN; beside a build for the CPU that another package brings, any framework that is
+    built for CUDA is one.
+    """
     expect = options.get("expect") or {}
     with_cuda = {row["framework"] for row in facts.get("consumers", ()) if not row["optional"]}
+    built = {c["stage"] for c in checks if c["id"] == "P03" and c["outcome"] == "passed" and not c["note"]}
     for check in checks:
-        beside = expect.get("frameworks") or with_cuda - {check["stage"]}
+        others = with_cuda | built if _brought(check["stage"], facts.get("packages") or {}) else with_cuda
+        beside = expect.get("frameworks") or others - {check["stage"]}
         cpu_build = check["outcome"] == "failed" and check["cause"] == "framework-cpu-build"
         if cpu_build and beside and not asked_for(check["stage"], expect):
             check.update(outcome="passed", cause=None, note=check["summary"])
+
+
+def _brought(framework, packages):
+    """True if its package is one for the CPU alone, and another asks for it, as faster-whisper does."""
+    package = read_frameworks().get(framework, {}).get("module")
+    if package not in packages or packages_of(framework, packages):
+        return False
+    needs = [need for row in packages.values() for need in map(requirement, row["requires"])]
+    return any(need and need["name"] == package and not need["optional"] for need in needs)
 
 
 def excuse_proven(checks, facts):

@@ -239,6 +239,43 @@ def test_a_cpu_build_is_excused_only_beside_a_cuda_build_that_was_meant():
     assert decide([dict(cpu)], {"consumers": consumers}, expect={"frameworks": {"torch": "2.6"}})["cause"]
 
 
+FASTER_WHISPER = {
+    "faster-whisper": {"name": "faster-whisper", "requires": ["ctranslate2<5,>=4.0", "onnxruntime<2,>=1.14"]},
+    "ctranslate2": {"name": "ctranslate2", "requires": []},
+    "onnxruntime": {"name": "onnxruntime", "requires": []},
+}
+
+
+def test_a_cpu_build_that_another_package_brings_is_a_remark_beside_any_framework_with_cuda():
+    """faster-whisper computes by CTranslate2, and finds speech by ONNX Runtime on the CPU."""
+    cpu = failed("P03", "framework-cpu-build", "onnxruntime")
+    cuda = check("P03", stage="ctranslate2")
+    found = [dict(cpu), dict(cuda)]
+    decided = decide(found, {"packages": FASTER_WHISPER})
+    assert (decided["verdict"], decided["cause"]) == ("unverified", None)
+    assert found[0]["note"] == cpu["summary"]
+    without_cuda = dict(cuda, note="a build for the CPU")
+    typed = {name: row for name, row in FASTER_WHISPER.items() if name != "faster-whisper"}
+    extra = {**typed, "whole": {"name": "whole", "requires": ["onnxruntime; extra == 'cpu'"]}}
+    both = {**FASTER_WHISPER, "onnxruntime-gpu": {"name": "onnxruntime-gpu", "requires": []}}
+    of_torch = {
+        "torch": {"name": "torch", "requires": []},
+        "whisperx": {"name": "whisperx", "requires": ["torch"]},
+    }
+    for checks, packages in (
+        ([cpu], FASTER_WHISPER),
+        ([cpu, without_cuda], FASTER_WHISPER),
+        ([cpu, cuda], typed),
+        ([cpu, cuda], extra),
+        ([cpu, cuda], both),
+        ([dict(cpu, stage="torch"), cuda], of_torch),
+    ):
+        decided = decide([dict(one) for one in checks], {"packages": packages})
+        assert (decided["verdict"], decided["cause"]) == ("broken", "framework-cpu-build")
+    asked = {"frameworks": {"onnxruntime-gpu": "1.22.0"}}
+    assert decide([dict(cpu), dict(cuda)], {"packages": FASTER_WHISPER}, expect=asked)["cause"]
+
+
 def test_a_missed_pin_is_a_remark_where_the_gpu_proved_it_harmless():
     pin = failed("P01", "package-pin-mismatch", "packages")
     facts = dict(GPU, frameworks=[{"name": "torch"}])
