@@ -46,8 +46,9 @@ def outdated(
     registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
     today = Today(registry, note=say)
     found: dict[str, Outdated] = {}
+    hints: list[str | None] = []
     for matrix in loaded:
-        found |= _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today)
+        found |= _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today, hints)
     for text in published:
         say(f"{text}: asking what is newer")
         found |= _of_images(text, registry, today, verifier)
@@ -55,6 +56,8 @@ def outdated(
         print_json({"schema": 1, "cells": [_document(name, one) for name, one in found.items()]})
     else:
         show(*_page(found))
+    for hint in filter(None, hints):
+        say(f"hint: {hint}")
     changes = [change for one in found.values() for change in one.changes]
     listed = [change for change in changes if fail_on in {"any", change.kind}]
     if fail_on is None or listed:
@@ -67,7 +70,10 @@ def _is_matrix(text: str) -> bool:
     return text.endswith((".yaml", ".yml")) or Path(text).exists()
 
 
-def _of_matrix(cells: Sequence[Cell], matrix: Matrix, today: Today) -> Iterator[tuple[str, Outdated]]:
+def _of_matrix(
+    cells: Sequence[Cell], matrix: Matrix, today: Today, hints: list[str | None]
+) -> Iterator[tuple[str, Outdated]]:
+    """Each cell by its id; ``hints`` gets the command that locks those without a lock."""
     if not cells:
         return
     locks = Locks([matrix])
@@ -79,6 +85,10 @@ def _of_matrix(cells: Sequence[Cell], matrix: Matrix, today: Today) -> Iterator[
         else:
             say(f"{cell.id}: asking what is newer")
             yield cell.id, today.of_lock(pinned)
+    try:
+        locks.fresh(cells)
+    except StaleLockError as problem:
+        hints.append(problem.hint)
 
 
 def _of_images(

@@ -1,6 +1,7 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
+_WORDS = 12
+"""Words of a command that is said whole."""
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
 
 
@@ -424,7 +427,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
-            hint="name one beside, as in `rtbuild resolve torch` with the same: "
+            hint=f"name the one that they need, as in {_with_torch(demand)}: "
             f"{', '.join(sorted(load().frameworks))}",
         )
     added = tuple(
@@ -448,10 +451,14 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
             return brought(index, demand, python)
         except NoSolutionError as problem:
             problems.append(problem)
-    hint = (
-        f"{problems[0].hint}; the framework itself may be named beside: `rtbuild resolve torch` with the same"
-    )
+    hint = f"{problems[0].hint}; the framework itself may be named beside: {_with_torch(demand)}"
     raise NoSolutionError(problems[0].message, hint=hint) from problems[0]
+
+
+def _with_torch(demand: Demand) -> str:
+    """What to type for the same beside PyTorch: the packages themselves, where they are few."""
+    words = ["rtbuild", "resolve", "torch", *map(str, demand.companions)]
+    return f"`{shlex.join(words)}`" if len(words) <= _WORDS else "`rtbuild resolve torch` with the same"
 
 
 def _runs_alone(name: str) -> bool:

@@ -78,9 +78,11 @@ def test_a_cell_that_is_not_locked_is_not_known(
     path = tmp_path / "tf.yaml"
     path.write_text((MATRICES / "tf.yaml").read_text())
     assert called(module.outdated, [str(path)], fail_on="any") == 5
-    said = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr()
+    said = shown.out.splitlines()
     assert len(said) == 2 * 3  # a line for each cell, and one that says why
     assert all(line.endswith("missing: there is no lock yet") for line in said[1::2])
+    assert shown.err.splitlines() == [f"hint: `rtbuild lock {path}`, and commit what it writes"]
 
 
 class Published:

@@ -205,7 +205,7 @@ def test_what_packages_bring_is_asked_on_the_pythons_that_have_their_wheels(
     assert asked == ["3.7", "3.6"]
     with pytest.raises(NoSolutionError, match=r"nothing for 3\.7") as refused:
         proposing._with_brought(demanded("old==1", python="3.7"), index)
-    assert "rtbuild resolve torch" in str(refused.value.hint)
+    assert "`rtbuild resolve torch old==1`" in str(refused.value.hint)
 
 
 def test_a_build_that_is_not_on_record_names_those_that_are() -> None:
