@@ -12,7 +12,7 @@ from builder.core.documents import MalformedError, parse_moment
 from builder.core.errors import NotKnownError, UsageError
 from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
 from builder.release.audit import audit as ask
-from builder.sources.oci import Registry
+from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry
 from builder.verify.evidence import JudgedReport, Verifier, claim_text, timestamp
 
 _MARKS = {
@@ -135,8 +135,8 @@ def document(audit: Audit) -> dict[str, Any]:
         "digest": image.digest,
         "platform": image.platform,
         "size": image.size,
-        "cell": image.label("io.rtbuild.cell"),
-        "matrix": image.label("io.rtbuild.matrix"),
+        "cell": image.label(CELL_LABEL),
+        "matrix": image.label(MATRIX_LABEL),
         "when": timestamp(audit.when),
         "works": audit.works,
         "answer": answer(audit),

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show, verdict_text
+from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show
 from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
-from builder.plan.facts.reading import ReadingCache, Truth
+from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import Finding, Outcome
 from builder.plan.facts.rules import check as check_cell
 from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
@@ -28,6 +28,13 @@ _MARKS = {
     Outcome.UNKNOWN: ("⊘", "33"),
     Outcome.IMPOSSIBLE: ("✗", "31;1"),
 }
+_WORDS = {
+    Outcome.IMPOSSIBLE: ("impossible", "Refused because:"),
+    Outcome.UNKNOWN: ("unknown", "Not known:"),
+    Outcome.WARNS: ("possible, with a reservation", "Mind:"),
+    Outcome.POSSIBLE: ("possible: nothing speaks against it", "Checked:"),
+}
+"""For a whole cell, and above the findings; the worst first."""
 
 
 def check(
@@ -119,6 +126,39 @@ def explain(
         if (why := unproven[chosen]) is not None and Outcome.of(findings) is not Outcome.IMPOSSIBLE:
             show(f"{_UNASKED}: {why}")
     return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE else 0
+
+
+def verdict_text(cell: Cell, found: Sequence[Finding]) -> str:
+    """The answer, what the cell is, what each rule says of it with its sources, the nearest possible cell."""
+    lines = [
+        f"{cell.id}: {_WORDS[Outcome.of(found)][0]}",
+        "",
+        f"  frameworks  {', '.join(cell.frameworks)}",
+        f"  python      {_python(cell)}",
+        f"  base        {cell.base}",
+        f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
+    ]
+    if cell.gpus:
+        lines.append(f"  gpus        {', '.join(cell.gpus)}")
+    for outcome, (_, heading) in _WORDS.items():
+        group = [finding for finding in found if finding.outcome is outcome]
+        lines += ["", heading] if group else []
+        for finding in group:
+            lines.append(f"  {finding.rule}: {finding.message}")
+            lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
+    way_out = next((finding.nearest for finding in found if finding.nearest is not None), None)
+    if way_out is not None:
+        lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def _python(cell: Cell) -> str:
+    """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
+    system = system_of(cell)
+    if cell.has_own_python(system):
+        return cell.python
+    there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
+    return f"{cell.named_python}, standalone{there}"
 
 
 def _on(cells: Sequence[Cell], gpu: Sequence[str] | None) -> tuple[Cell, ...]:

@@ -11,6 +11,7 @@ from builder.release.colab import IMAGE_USER, Mode, user_named, write_devcontain
 from builder.release.colab import (
     devcontainer as described,
 )
+from builder.sources.oci import CELL_LABEL
 
 IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob, or a matrix file with one.", ...)
 
@@ -76,7 +77,7 @@ def devcontainer(
     user = user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
     content = described(
         stored.reference,
-        name=stored.label("io.rtbuild.cell") or stored.reference,
+        name=stored.label(CELL_LABEL) or stored.reference,
         user=user if is_colab(stored) else None,
         memory=memory,
     )

@@ -13,7 +13,6 @@ from .terminal import (
     show,
 )
 from .trace import Trace
-from .verdict import verdict_text
 
 __all__ = [
     "Case",
@@ -34,6 +33,5 @@ __all__ = [
     "run_summary",
     "say",
     "show",
-    "verdict_text",
     "write_job_files",
 ]

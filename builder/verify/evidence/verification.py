@@ -16,7 +16,7 @@ from builder.core.digests import canonical_json
 from builder.core.documents import parse_moment
 from builder.core.errors import CellError, EvidenceError
 from builder.plan.facts.tables import class_of
-from builder.sources.oci import Staged
+from builder.sources.oci import CELL_LABEL, INPUTS_LABEL, MATRIX_LABEL, Staged
 from builder.verify.runner import AGAINST_IMAGE, CONVOLUTIONS, ProbeDocument, SealedReport, parse
 
 EXTENSION = "rtbuildVerification"
@@ -94,9 +94,9 @@ def predicate_of(
         "failedTests": sorted(_checks(report, "failed")),
         EXTENSION: {
             "schema": 1,
-            "cell": image.label("io.rtbuild.cell") or "",
-            "matrix": image.label("io.rtbuild.matrix") or "",
-            "inputs": image.label("io.rtbuild.inputs") or "",
+            "cell": image.label(CELL_LABEL) or "",
+            "matrix": image.label(MATRIX_LABEL) or "",
+            "inputs": image.label(INPUTS_LABEL) or "",
             "content": sealed.key.content,
             "verified": timestamp(sealed.verified),
             "claims": [name for name in claims if name == covered],
@@ -142,8 +142,12 @@ def doubts(found: TestResult, report: ProbeDocument, image: Staged) -> Iterator[
     details, failing = found.details, found.result == "FAILED"
     if details.content != image.content:
         yield f"its report is about other content ({details.content[:19]}…) than this image's"
-    for name, said in (("inputs", details.inputs), ("cell", details.cell), ("matrix", details.matrix)):
-        label = image.label(f"io.rtbuild.{name}")
+    for name, key, said in (
+        ("inputs", INPUTS_LABEL, details.inputs),
+        ("cell", CELL_LABEL, details.cell),
+        ("matrix", MATRIX_LABEL, details.matrix),
+    ):
+        label = image.label(key)
         if label != said:
             yield f"it is about {name} {said or '(none)'}, and the image's label says {label or '(none)'}"
     expected = details.report.get("expectation")

@@ -1,7 +1,7 @@
 """Reading NVIDIA's wheels and ``nvidia/cuda`` tags again, against their tables.
 
 A value stays if no server answers, and the reason is a note. A row that a person marked ``kept`` is never
-changed. The releases of frameworks are :mod:`.survey`'s.
+changed. The releases of frameworks are :mod:`.release_survey`'s.
 """
 
 import contextlib

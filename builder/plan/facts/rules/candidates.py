@@ -1,6 +1,6 @@
 """Every way on record to put given frameworks into one image: releases, CUDA variants, Pythons, bases.
 
-Nothing is judged here; :mod:`builder.plan.resolve` and :mod:`.nearest` ask the rules.
+Nothing is judged here; :mod:`builder.plan.resolve` and :mod:`.alternatives` ask the rules.
 """
 
 import functools

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from builder.cli.console.verdict import verdict_text
+from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome

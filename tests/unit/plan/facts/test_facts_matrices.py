@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.console.verdict import verdict_text
+from builder.cli.commands.check import verdict_text
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.matrix import load

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.cli.console.verdict import verdict_text
+from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cuda, Options
 from builder.plan.facts.reading import base
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth

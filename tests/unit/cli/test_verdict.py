@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from builder.cli.console.verdict import verdict_text
+from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts.rules.checking import check
 
