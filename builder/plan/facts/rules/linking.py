@@ -39,7 +39,13 @@ def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
     defined = frozenset[str]().union(*torch.torch.values()) if torch is not None else frozenset[str]()
     for wheel in wheels if torch is not None else ():
         asking = {path: asked for path, asked in wheel.torch.items() if asked and wheel is not torch}
-        lacking = {path: found for path, asked in asking.items() if (found := other_forms(asked, defined))}
+        groups: dict[str, list[str]] = {}
+        for path in asking:  # of files that differ in a number alone, one is opened: that of this PyTorch
+            groups.setdefault(re.sub(r"\d+", "#", path), []).append(path)
+        forms = {path: other_forms(asked, defined) for path, asked in asking.items()}
+        lacking = {
+            path: forms[path] for group in groups.values() if all(map(forms.get, group)) for path in group
+        }
         if not lacking or torch is None:
             continue
         path, (first, *_) = next(iter(sorted(lacking.items())))

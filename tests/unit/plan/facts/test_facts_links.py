@@ -307,6 +307,20 @@ def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
     assert says in "".join(one.message for one in found)
 
 
+def test_of_files_for_several_pytorches_one_is_opened(cell) -> None:
+    """torch-c-dlpack-ext has a library for each minor release, and opens that of the PyTorch that is there."""
+    there = "_ZN3c106detail14torchCheckFailEPKcRKNSt7__cxx1112basic_stringE"
+    asked = {"addon_torch25-cpu.so": "_ZN3c106detail14torchCheckFailEPKcRKSs", "addon_torch29-cpu.so": there}
+    links = (
+        WheelLinks(
+            name="torch", version="2.9.0", files={}, torch={"torch/lib/libc10.so": frozenset({there})}
+        ),
+        WheelLinks(name="ext", version="1.0", files={}, torch={p: frozenset({a}) for p, a in asked.items()}),
+    )
+    wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
+    assert not check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
+
+
 def test_the_older_abi_of_strings_is_named(cell) -> None:
     old, new = "_ZNK3c106Device3strEv", "_ZNK3c106Device3strB5cxx11Ev"
     links = (
