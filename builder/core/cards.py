@@ -22,7 +22,7 @@ _BEGIN = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[ _(-]{1,2}[A-Za-z0-9]+){0,7}")
 _AFTER = re.compile(
     r"[ (]+(?:with(?! max)|has|have|is|are|was|and|or|on|in|at|by|to|of|for|from|but|which|that|as|using|"
-    r"needs|not|sm_?\d+|via|under|after|before|since|when|while|skipped|detected|fails|failed|compute)\b.*",
+    r"needs|shows|gives|says|prints|not|sm_?\d+|via|under|after|before|since|when|while|skipped|detected|fails|failed|compute)\b.*",
     re.IGNORECASE | re.DOTALL,
 )
 """Words of a sentence behind a name, and what follows them; ``with Max-Q Design`` is part of one."""

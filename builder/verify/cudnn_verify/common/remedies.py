@@ -37,6 +37,11 @@ _NOT_BY_IMAGE = (
     "one UCX",
     "the CUDA 12 part",
     "the other nixl",
+    "a later standard",
+)
+_NEW_DRIVER = (
+    "Upgrade the driver past %s, to one that came with the toolkit's CUDA or later; or compile with a "
+    "toolkit whose CUDA this driver has, as nvidia-smi prints it."
 )
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
@@ -193,6 +198,8 @@ class Remedies(FrameworkBuilds):
     def words(self, cause):
         """The remedy in words, with the version of cuDNN that is wanted if it is known."""
         wanted = self.wanted()
+        if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
+            return _NEW_DRIVER % self.here.driver
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""

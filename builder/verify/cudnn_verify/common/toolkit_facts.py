@@ -201,6 +201,8 @@ TOOLKIT_FACTS = {
     "newer-nvcc": _newer_nvcc,
     "newer-nvcc-name": lambda r: (_newer_nvcc(r) or "").replace(".", "-") or None,
     "card-code": _card_code,
+    "card-plain": lambda r: dotted(r.capability[:2]) if r.capability else _OWN_CAPABILITY,
+    "card-specific": lambda r: _card_code(r).replace("paste -sd ';'", "sed s/$/a/ | paste -sd ' '"),
     "arch-asked": lambda r: _arch_asked(r) is not None,
     "toolkit-name": lambda r: (_toolkit_for(r) or "").replace(".", "-") or None,
     "toolkit-of-torch": lambda r: _toolkit_of_words(r),

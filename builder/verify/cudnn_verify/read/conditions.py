@@ -15,6 +15,7 @@ from ..common.versions import dotted, numbers
 from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED
 
+_VARIABLE = re.compile(r"[A-Z][A-Z\d]*_[A-Z_\d]+$")
 _OF_ANY_CUDA = re.compile(r"libcurand\.so\.10\b")
 # Libraries of Windows whose number is CUDA's major
 _DLL_OF_CUDA = re.compile(r"(?:cublas(?:Lt)?|cudart|npp\w+)64_(\d\d)\.dll")
@@ -444,6 +445,14 @@ CONDITIONS = {
     ),
     "package-build": lambda facts, _: facts.package_build and "pip was compiling a package",
     "in-build": lambda facts, _: facts.building and "a package is compiled here",
+    "package-asked": lambda _, detail: (
+        not _VARIABLE.match(detail.get("plain") or detail.get("absent") or "")
+        and "the message names a package"
+    ),
+    "card-of-12": lambda facts, _: (
+        numbers(facts.capability)[:1] == (12,) and _card(facts, "DeepGEMM's kernels do not serve")
+    ),
+    "cuda-13-here": lambda facts, _: 13 in facts.cuda_named and "the text is about CUDA 13",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
     "tensorflow's-xla": lambda facts, _: (
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}

@@ -26,6 +26,7 @@ _PROGRAM_TEXT = re.compile(
 )
 # A point of a list starts a line of its own.
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,2}\.) ")
+_ERROR = re.compile(r"\w*(?:Error|Exception|Warning): ")
 _FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
 _SHORT, _END = 600, 400
 """Lines of a text that is compared with the classes of messages, and of a longer one's end."""
@@ -170,7 +171,7 @@ def _unwrapped(lines):
     width = max([len(line.text) for line in lines if len(line.text) <= 250] or [0])
     whole, before = [], 0
     for line in lines:
-        listed = _ITEM.match(line.text)
+        listed = _ITEM.match(line.text) or _ERROR.match(line.text)
         if before and width >= 40 and width - 1 <= before <= width and not listed:
             blank = " " * (width - before)  # at the window's edge it was lost
             whole[-1] = whole[-1]._replace(text=whole[-1].text + blank + line.text)

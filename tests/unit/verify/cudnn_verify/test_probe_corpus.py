@@ -178,6 +178,75 @@ def test_a_package_of_which_a_newer_release_is_asked_for_gets_it():
     assert not any("torch" in command["text"] for row in torch["causes"] for command in row["commands"])
 
 
+def test_a_variable_that_a_message_asks_for_is_no_package():
+    text = "RuntimeError: A shim build requires FLASHINFER_JIT_CACHE_PROVIDER_ARCHS"
+    assert diagnose_score.answer(text)["causes"] == []
+    (row,) = diagnose_score.answer("ImportError: this model requires flashinfer-jit-cache")["causes"]
+    assert row["commands"][0]["text"].startswith("pip install flashinfer-jit-cache")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            (
+                "RTX 5070 Ti: CUDA error: no kernel image is available for execution on the device\n"
+                "~/.cache/tvm-ffi was cleared"
+            ),
+            'TVM_FFI_CUDA_ARCH_LIST="12.0"',
+        ),
+        (
+            (
+                "/tmp/.cache/flashinfer/0.6.6/120a/generated/decode.cu:100: no kernel image is available\n"
+                "NVIDIA GB10"
+            ),
+            'FLASHINFER_CUDA_ARCH_LIST="12.1a"',
+        ),
+        (
+            (
+                "ptxas error: Feature 'cvt.f16x2.e2m1x2' not supported on .target 'sm_121'\n"
+                "CUDA_ERROR_INVALID_PTX"
+            ),
+            "sm_121a",
+        ),
+        (
+            "GB10: vLLM selects DEEPGEMM_MXFP4\nCUDA driver error: 200 (CUDA_ERROR_INVALID_IMAGE)",
+            "VLLM_USE_DEEP_GEMM=0",
+        ),
+        (
+            "torch 2.13 with -std=c++17: #error C++20 or later compatible compiler is required to use ATen",
+            "std=c++20",
+        ),
+    ],
+)
+def test_what_another_package_compiles_is_not_mended_by_another_torch_or_driver(text, words):
+    (row,) = diagnose_score.answer(text)["causes"]
+    assert words in row["commands"][0]["text"]
+    assert not any(
+        "torch==" in command["text"] or "nvidia-driver" in command["text"] for command in row["commands"]
+    )
+
+
+def test_a_driver_of_cuda_13_is_not_told_to_become_one():
+    text = "ptxas application ptx input, line 9; fatal:\nUnsupported .version 9.3; current version is '9.2'\n"
+    (row,) = diagnose_score.answer(text + "driver version: 595.84")["causes"]
+    assert "595.84" in row["remedy"]
+    assert "580" not in row["remedy"]
+
+
+def test_an_error_below_a_wide_line_stays_a_line_of_its_own():
+    line = "vLLM v0.15.0, a model on a card of some name with compute capability, and so on to the end of it"
+    text = line + "\nValueError: backend 'CUTLASS' is unsupported on sm_120\n"
+    rows = diagnose_score.answer(text)["causes"]
+    assert all(row["line"]["text"] != line + text.splitlines()[1] for row in rows)
+    assert rows
+
+
+def test_a_note_about_windows_or_macos_tells_no_macos():
+    text = "NOTE: Redirects are currently not supported in Windows or MacOs.\nno Docker is here"
+    assert diagnose_score.answer(text)["read"]["places"] == []
+
+
 def test_what_counts_as_right_half_wrong_and_silent():
     thread = {"expected": ["driver-missing"]}
     row = {"cause": "driver-missing", "commands": []}
