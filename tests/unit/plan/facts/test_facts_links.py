@@ -308,7 +308,7 @@ def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
 
 
 def test_of_files_for_several_pytorches_one_is_opened(cell) -> None:
-    """torch-c-dlpack-ext has a library for each minor release, and opens that of the PyTorch that is there."""
+    """torch-c-dlpack-ext has a library for each minor release, and opens that of its PyTorch."""
     there = "_ZN3c106detail14torchCheckFailEPKcRKNSt7__cxx1112basic_stringE"
     asked = {"addon_torch25-cpu.so": "_ZN3c106detail14torchCheckFailEPKcRKSs", "addon_torch29-cpu.so": there}
     links = (
