@@ -112,6 +112,7 @@ class ArraySuites(object):
 
     def row(self, what, tensor, wanted, basis, found=None, **bounds):
         """A row about a tensor; ``found``: other numbers than its own, which were worked out of it."""
+        bounds = {key: bound for key, bound in bounds.items() if bound is not None}
         for key, bound in bounds.items():
             bounds[key] = self.np.ravel(bound).tolist() if self.np.ndim(bound) else float(bound)
         values = self.numbers(tensor) if found is None else found
@@ -120,11 +121,14 @@ class ArraySuites(object):
         right = self.np.ravel(wanted).astype("float64").tolist()
         return suite_row(what, self.np.ravel(values).tolist(), right, basis, **dict(bounds, **where))
 
-    def moved_rows(self, what, parts, tensors, wanted, times):
-        """Rows about the results of one computation, bound by Monte Carlo arithmetic."""
+    def moved_rows(self, what, parts, tensors, wanted, times, lined=True):
+        """Rows about the results of one computation, bound by Monte Carlo arithmetic; ``lined``: each row of
+        a result, too.
+        """
         rows = []
-        for part, tensor, (right, largest, norm), factor in zip(parts, tensors, wanted, times):
+        for part, tensor, (right, largest, norm, lines), factor in zip(parts, tensors, wanted, times):
             bounds = {"largest": 2.0 * factor * largest, "norm": factor * norm}
+            bounds["rows"] = [factor * line for line in lines] if lined else None
             rows.append(self.row("%s: %s" % (what, part), tensor, right, MOVED, **bounds))
         return rows
 
@@ -228,6 +232,9 @@ class ArraySuites(object):
 
     # -- attention
 
+    wide_softmax = True
+    """False: the framework may sum the softmax in the short type, which is off by a factor in a whole row."""
+
     def attention(self):
         """``attend(name, (q, k, v, dy), seen, what)``: [output, dq, dk, dv] of (heads, tokens, width), or
         None where it is not offered. ``seen``: the keys that each token sees, or None for all before it.
@@ -252,9 +259,8 @@ class ArraySuites(object):
                     asked = None if masking == "causal" else seen
                     found = self.tried(what, dtype, self.attend, name, operands, asked, what)
                     if found is not None:
-                        rows += self.moved_rows(
-                            what, ("output", "dq", "dk", "dv"), found, wanted, [TIMES] * 4
-                        )
+                        parts, times = ("output", "dq", "dk", "dv"), [TIMES] * 4
+                        rows += self.moved_rows(what, parts, found, wanted, times, self.wide_softmax)
         return rows
 
     # -- compile
@@ -304,7 +310,7 @@ class ArraySuites(object):
         names += [name + " at the end" for name in ("w1", "b1", "w2")] + ["losses"]
         found = list(first) + list(weights) + [losses]
         rows = self.moved_rows("training in %s" % dtype, names, found, wanted, [TIMES] * 3 + [8.0] * 4)
-        falls = dict(rows[-1], what="the loss falls", basis=EXACT, norm=None, largest=0.0)
+        falls = dict(rows[-1], what="the loss falls", basis=EXACT, norm=None, rows=None, largest=0.0)
         fell = rows[-1]["found"][-1] < 0.9 * rows[-1]["found"][0]
         return rows + [dict(falls, found=[float(fell)], wanted=[1.0])]
 

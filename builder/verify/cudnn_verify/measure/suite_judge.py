@@ -22,15 +22,16 @@ ON_CARD = "device memory of card "
 """How the driver's answer about an address on a card begins; the card's number follows."""
 
 
-def suite_row(what, found, wanted, basis, largest=None, norm=None, devices=(), memory=()):
+def suite_row(what, found, wanted, basis, largest=None, norm=None, rows=None, devices=(), memory=()):
     """One result beside its reference.
 
     ``found`` and ``wanted``: flat lists of numbers. ``largest``: bound of each absolute difference, a number
-    or a list. ``norm``: bound of the 2-norm of all differences. One of the two at least. ``basis``: where the
-    bounds come from. ``devices``: the framework's names of the devices of the results; ``memory``: the
-    driver's words on their addresses.
+    or a list. ``norm``: bound of the 2-norm of all differences. One of the two at least. ``rows``: bounds of
+    the 2-norm in each row, of so many rows of one length. ``basis``: where the bounds come from. ``devices``:
+    the framework's names of the devices of the results; ``memory``: the driver's words on their addresses.
     """
     row = {"what": what, "found": found, "wanted": wanted, "basis": basis, "largest": largest, "norm": norm}
+    row["rows"] = rows
     return dict(row, devices=list(devices), memory=list(memory))
 
 
@@ -79,7 +80,14 @@ def _measure(row):
         return float("inf"), float("inf"), 0.0
     measures = []
     if row["norm"] is not None:
-        measures.append((math.sqrt(sum(value * value for value in off)), row["norm"]))
+        measures.append((_norm(off), row["norm"]))
+    if row["rows"] is not None:
+        width, left = divmod(len(off), len(row["rows"]))
+        if left:
+            return float("inf"), max(off), 0.0
+        measures += [
+            (_norm(off[at * width : (at + 1) * width]), bound) for at, bound in enumerate(row["rows"])
+        ]
     if row["largest"] is not None:
         bounds = row["largest"] if isinstance(row["largest"], list) else [row["largest"]] * len(off)
         if len(bounds) != len(off):
@@ -87,6 +95,10 @@ def _measure(row):
         measures.append(max(zip(off, bounds), key=lambda pair: _share(*pair)))
     error, bound = max(measures, key=lambda pair: _share(*pair))
     return _share(error, bound), error, bound
+
+
+def _norm(values):
+    return math.sqrt(sum(value * value for value in values))
 
 
 def _share(error, bound):

@@ -22,6 +22,14 @@ attention, rounded to the nearest in each step, each result of one pass came to 
 mean square, the losses of six steps to 1.24. Cut to the next coarser type, results came to 2.19 at least in
 bfloat16 and to 1.37 in float16 (the smallest gradient; all others 1.93). ``TIMES`` lies between; the largest
 difference of one element is held to a measured bound, too, in multiples of the largest move seen.
+
+**Each row's norm.** The 2-norm of all hides one wrong row among hundreds. To first order the error of a row
+(over the last axis) is a linear map of those independent errors, and its squared 2-norm is distributed about
+as a multiple of chi-squared with d = (tr C)^2 / tr C^2 degrees of freedom, C its covariance (G. Box, Some
+theorems on quadratic forms, Ann. Math. Stat. 25, 290-302, 1954); 1 / d is about the mean square of the cosine
+between two moves of it. So its ratio to the mean square of 8 moves has about Fisher's F distribution with d
+and 8 d degrees of freedom. A row is held to ``TIMES`` the root of the quantile that one of all rows exceeds
+once in ``ONCE_IN`` results. Where d is near 1, eight moves tell no such quantile; the norm of all remains.
 """
 
 import math
@@ -37,6 +45,8 @@ WHOLE = "whole numbers, the nearest"
 MOVES = 8
 TIMES = 1.5
 """How many times the root mean square of the moves the 2-norm of a result of one pass may be off."""
+ONCE_IN = 1e6
+"""In how many results a row would exceed its bound if a right result's error were as large as the moves."""
 NEEDS = {"float16": (5, 3), "bfloat16": (8, 0), "tf32": (8, 0), "float8_e4m3fn": (8, 9)}
 """The compute capability from which a card computes in a type."""
 
@@ -62,21 +72,69 @@ def invertible(u, s, v):
 
 
 def moved_bounds(compute, arrays, unit, noise, rounds=MOVES):
-    """[(reference, largest, norm)] of each result of ``compute(arrays, r)``.
+    """[(reference, largest, norm, rows)] of each result of ``compute(arrays, r)``.
 
     ``r`` is called with each intermediate result and gives it back, moved or not. ``noise(array)``: numbers
     from -1 to 1 in the shape of an array. ``largest`` is the greatest distance of one element that was seen,
-    ``norm`` the root mean square of the 2-norms.
+    ``norm`` the root mean square of the 2-norms, ``rows`` what each row's 2-norm may be beside it.
     """
     wanted = compute(arrays, lambda value: value)
-    seen = [[0.0, 0.0] for _ in wanted]
-    for _ in range(rounds):
-        moved = compute(arrays, lambda value: value * (1.0 + unit * noise(value)))
-        for row, one, other in zip(seen, wanted, moved):
-            off = abs(one - other)
-            row[0] = max(row[0], float(off.max()))
-            row[1] += float((off * off).sum()) / rounds
-    return [(one, row[0], row[1] ** 0.5) for one, row in zip(wanted, seen)]
+    moved = [compute(arrays, lambda value: value * (1.0 + unit * noise(value))) for _ in range(rounds)]
+    found = []
+    for one, others in zip(wanted, zip(*moved)):
+        offs = [other - one for other in others]
+        norm = (sum(float((off * off).sum()) for off in offs) / rounds) ** 0.5
+        largest = max(float(abs(off).max()) for off in offs)
+        found.append((one, largest, norm, [min(row, norm) for row in _row_norms(offs)] or [norm]))
+    return found
+
+
+def _row_norms(offs):
+    """How large each row's 2-norm may be, of its moves; of an array without rows nothing."""
+    width = offs[0].shape[-1]
+    if len(offs[0].shape) < 2:
+        return []
+    products = {
+        (at, to): (one * other).sum(-1).reshape(-1).tolist()
+        for at, one in enumerate(offs)
+        for to, other in enumerate(offs[: at + 1])
+    }
+    count, found = len(products[0, 0]), []
+    normal = normal_quantile(1.0 / ONCE_IN / count)
+    for row in range(count):
+        squares = [products[at, at][row] for at in range(len(offs))]
+        if not min(squares):
+            found.append(float("inf"))
+            continue
+        cosines = [
+            products[pair][row] ** 2 / (squares[pair[0]] * squares[pair[1]])
+            for pair in products
+            if pair[0] != pair[1]
+        ]
+        freedom = min(len(cosines) / sum(cosines), float(width))
+        found.append(
+            (sum(squares) / len(offs) * fisher_quantile(freedom, len(offs) * freedom, normal)) ** 0.5
+        )
+    return found
+
+
+def normal_quantile(chance):
+    """The number that a normal one exceeds so rarely."""
+    low, high = 0.0, 40.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erfc(middle / 2**0.5) / 2 > chance else (low, middle)
+    return high
+
+
+def fisher_quantile(freedom, other, normal):
+    """Fisher's F at a normal quantile by Paulson's approximation (Ann. Math. Stat. 13, 233-235, 1942)."""
+    a, b, z = 2.0 / (9.0 * freedom), 2.0 / (9.0 * other), normal * normal
+    square = (1.0 - b) ** 2 - z * b
+    if square <= 0.0:
+        return float("inf")
+    half = (1.0 - a) * (1.0 - b)
+    return ((half + (half * half - square * ((1.0 - a) ** 2 - z * a)) ** 0.5) / square) ** 3
 
 
 def softmax_of(scores):

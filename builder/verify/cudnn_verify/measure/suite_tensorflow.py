@@ -9,7 +9,7 @@ from .suite_reference import EXACT
 class TensorflowSuites(ArraySuites):
     """``device``: ``/GPU:0``. Nothing may move to another device without a word: soft placement is off."""
 
-    masks = ("causal", "mask")
+    masks, wide_softmax = ("causal", "mask"), False
 
     def lacks(self):
         if numbers(self.api.__version__)[:2] < (2, 2):

@@ -50,9 +50,11 @@ from builder.verify.cudnn_verify.measure.suite_reference import (
 from builder.verify.cudnn_verify.measure.suite_reference import (
     boxes_to_suppress,
     convolution_bounds,
+    fisher_quantile,
     moved_bounds,
     normal_bounds,
     normal_moments,
+    normal_quantile,
     resized,
     suppressed,
     uniform_bounds,
@@ -846,6 +848,8 @@ def test_normal_numbers_are_told_by_their_moments(spoil, refused):
 
 def test_the_norm_s_bound_is_the_root_mean_square_of_the_moves():
     class Square(Moments):
+        shape = (2,)
+
         def sum(self):
             return sum(self)
 
@@ -863,4 +867,89 @@ def test_the_norm_s_bound_is_the_root_mean_square_of_the_moves():
 
     moves = iter([0.0, 3.0, 4.0, 5.0])
     (found,) = moved_bounds(lambda arrays, r: [Square([next(moves), 0.0])], None, 1.0, None, rounds=3)
-    assert found[1:] == (5.0, pytest.approx((50 / 3) ** 0.5))
+    norm = pytest.approx((50 / 3) ** 0.5)
+    assert found[1:] == (5.0, norm, [norm])
+
+
+class Matrix:
+    """The operations of an array of two axes that :func:`moved_bounds` asks for."""
+
+    def __init__(self, lines):
+        self.lines, self.shape = [list(line) for line in lines], (len(lines), len(lines[0]))
+
+    def __sub__(self, other):
+        return self.each(other, lambda a, b: a - b)
+
+    def __mul__(self, other):
+        return self.each(other, lambda a, b: a * b)
+
+    def __abs__(self):
+        return self.each(self, lambda a, _: abs(a))
+
+    def each(self, other, operation):
+        pairs = zip(self.lines, other.lines, strict=True)
+        return Matrix([list(map(operation, one, two)) for one, two in pairs])
+
+    def max(self):
+        return max(map(max, self.lines))
+
+    def sum(self, axis=None):
+        return sum(map(sum, self.lines)) if axis is None else Matrix([[sum(line)] for line in self.lines])
+
+    def reshape(self, _):
+        return self
+
+    def tolist(self):
+        return [number for line in self.lines for number in line]
+
+
+def moved_matrix(draw, lines=60, width=32):
+    """(what a right result is, how it is moved, bounds): numbers of which each is off by a unit at most."""
+    right = Matrix([[draw.gauss(0.0, 1.0) for _ in range(width)] for _ in range(lines)])
+
+    def off():
+        return Matrix([[number * (1 + draw.uniform(-0.01, 0.01)) for number in line] for line in right.lines])
+
+    results = iter([right] + [off() for _ in range(8)])
+    ((_, _, norm, rows),) = moved_bounds(lambda arrays, r: [next(results)], None, 1.0, None)
+    return right, off, {"largest": None, "norm": 1.5 * norm, "rows": [1.5 * bound for bound in rows]}
+
+
+def test_a_wrong_row_shows_that_the_norm_of_all_does_not():
+    for seed in range(10):
+        right, off, bounds = moved_matrix(random.Random(seed))
+        found, wanted = off(), right.tolist()
+        assert judge_results([row(found.tolist(), wanted, **bounds)])["faults"] == []
+        found.lines[7] = [number * 1.04 for number in found.lines[7]]
+        assert judge_results([row(found.tolist(), wanted, **{**bounds, "rows": None})])["faults"] == []
+        told = judge_results([row(found.tolist(), wanted, **bounds)])
+        assert [one["fault"] for one in told["faults"]] == ["numbers"]
+        assert told["worst"]["bound"] == bounds["rows"][7]
+
+
+def test_a_row_of_one_degree_of_freedom_is_held_to_the_norm_of_all():
+    """Of eight moves in one direction nobody knows how far a ninth may go."""
+    draw = random.Random(1)
+    right = Matrix([[draw.gauss(0.0, 1.0) for _ in range(8)] for _ in range(4)])
+    scales = iter([1.0] + [1 + draw.uniform(-0.01, 0.01) for _ in range(8)])
+
+    def scaled(arrays, r):
+        scale = next(scales)
+        return [Matrix([[number * scale for number in line] for line in right.lines])]
+
+    ((_, _, norm, rows),) = moved_bounds(scaled, None, 1.0, None)
+    assert rows == [norm] * 4
+
+
+def test_rows_of_another_number_than_their_bounds_are_no_result():
+    assert judge_results([row(largest=None, norm=1.0, rows=[1.0] * 3)])["faults"]
+
+
+@pytest.mark.parametrize(
+    ("freedom", "chance", "quantile"),
+    [(8, 1e-6 / 272, 10.347), (16, 1e-6 / 272, 5.705), (64, 1e-6 / 272, 2.596), (10, 0.01, 2.551)],
+)
+def test_the_quantile_is_fisher_s(freedom, chance, quantile):
+    """``quantile``: SciPy's ``stats.f.isf(chance, freedom, 8 * freedom)``."""
+    found = fisher_quantile(freedom, 8.0 * freedom, normal_quantile(chance))
+    assert found == pytest.approx(quantile, rel=0.04)
