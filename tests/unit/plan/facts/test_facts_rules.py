@@ -341,6 +341,31 @@ def test_numpy_2_under_an_old_torch(make) -> None:
     assert outcome(check(replace(cell, pip=("numpy==1.26.4",))), "known-bad") is None
 
 
+@pytest.mark.parametrize(
+    ("python", "broken", "sound", "worst"),
+    [
+        ("3.9", ("pydantic==1.10.7", "typing-extensions==4.6.0"), ("pydantic==1.10.8",), Outcome.WARNS),
+        (
+            "3.9",
+            ("spacy==3.5.3", "pydantic==1.10.7", "typing-extensions==4.12.2"),
+            ("typing-extensions==4.5.0",),
+            Outcome.IMPOSSIBLE,
+        ),
+        ("3.13", ("pydantic==1.10.15",), ("pydantic==1.10.16",), Outcome.WARNS),
+        ("3.13", ("fastapi==0.110.0", "pydantic==1.10.15"), ("pydantic==2.11.7",), Outcome.IMPOSSIBLE),
+        ("3.12", ("openai==1.55.2", "httpx==0.28.0"), ("openai==1.55.3",), Outcome.IMPOSSIBLE),
+    ],
+)
+def test_releases_of_pydantic_and_openai_that_others_left_behind(make, python, broken, sound, worst) -> None:
+    cell = make(python=python, base="example.org/any:1", cuda="none", pip=broken)
+    assert outcome(check(cell, suggest=False), "known-bad") is worst
+    other = {text.partition("==")[0]: text for text in (*broken, *sound)}
+    assert outcome(check(replace(cell, pip=(*other.values(),)), suggest=False), "known-bad") is None
+    if python == "3.9":  # Python 3.10.1 and later and typing-extensions have one Literal
+        newer = replace(cell, python="3.11")
+        assert outcome(check(newer, suggest=False), "known-bad") is None
+
+
 def test_json_of_a_finding_is_plain(make) -> None:
     cell = make("tensorflow==2.19.1", python="3.10", base="nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04")
     document = json.loads(json.dumps([finding.as_json() for finding in check(cell)]))
