@@ -21,6 +21,8 @@ from builder.core.link import (
 
 SITE = "/site-packages"
 """Where the proof takes the wheels to lie: their run paths are relative."""
+_BASE = "/base"
+"""Where it takes the base's own libraries to lie."""
 _EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
 _ELSEWHERE = re.compile(r"(?:rocm|hip|xpu|sycl|_amd|/amd|_metal|_npu)[^/]*(?:/|\.so)|/stubs/|(?:^|/)tests?/")
 """Of libraries for other makers' cards, for linkers, for tests: no import opens them beside CUDA."""
@@ -174,11 +176,18 @@ class SetProof:
         return [g for g in groups.values() if all(one.opened.loads is False and one.certain for one in g)]
 
 
-def prove(wheels: Sequence[WheelLinks], *, cached: Iterable[str] = (), given: Iterable[str] = ()) -> SetProof:
+def prove(
+    wheels: Sequence[WheelLinks],
+    *,
+    cached: Iterable[str] = (),
+    given: Iterable[str] = (),
+    based: Mapping[str, Iterable[str]] | None = None,
+) -> SetProof:
     """The proof for wheels in the order of their installation.
 
     ``cached``: folders below site-packages that the recipe tells ``ldconfig``. ``given``: names that the base
-    is taken to have, whatever versions are asked of them.
+    is taken to have, whatever versions are asked of them. ``based``: libraries of the base with the versions
+    of symbols that each has.
     """
     owner: dict[str, list[WheelLinks]] = {}
     for wheel in wheels:
@@ -189,6 +198,9 @@ def prove(wheels: Sequence[WheelLinks], *, cached: Iterable[str] = (), given: It
     cache = {
         name: path for path in listed if (parts := path.rpartition("/"))[0] in folders and (name := parts[2])
     }
+    for name, offered in (based or {}).items():
+        listed[f"{_BASE}/{name}"] = LinkFile(soname=name, offered=tuple(offered)).elf()
+        cache.setdefault(name, f"{_BASE}/{name}")
     there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
     search = Search([], cache, [], [], None, there, True)
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}

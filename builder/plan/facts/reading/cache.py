@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from builder.core import resources
 from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
-from builder.core.model import Cell, Pinned, RegistryBase, Wheel
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.base import framework_texts
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
@@ -218,4 +218,7 @@ def together(
         return Truth(wheels=tuple(wheels), base=base, unread=why)
     if base is None and isinstance(pinned.base, RegistryBase):
         base = truth_of_base(pinned.base)
-    return replace(Truth.of_lock(pinned.wheels, base, wheels), unread=why)
+    debs = None
+    if isinstance(pinned.base, RootfsBase) and pinned.base.debs:
+        debs = frozenset(deb.package for deb in pinned.base.debs)
+    return replace(Truth.of_lock(pinned.wheels, base, wheels), unread=why, debs=debs)

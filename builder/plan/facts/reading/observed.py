@@ -93,6 +93,8 @@ class Truth:
     """Wheels and bases that could not be read, each with the reason."""
     absent: tuple[str, ...] = ()
     """Requirements that no wheel of theirs meets on the package indexes, all of which answered."""
+    debs: frozenset[str] | None = None
+    """Names of all Debian packages of a locked rootfs; None for any other base."""
     links: tuple[WheelLinks, ...] = ()
     """What is known of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()

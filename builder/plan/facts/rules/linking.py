@@ -4,12 +4,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
-from builder.core.link_set import FileProof, SetProof, WheelLinks, other_forms, prove
-from builder.core.versions import major, release, short
+from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, other_forms, prove
+from builder.core.versions import at_least, major, release, short
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import Source, load
+
+_VERSIONED = {
+    **dict.fromkeys(("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"), "GLIBC"),
+    "libstdc++.so.6": "GLIBCXX",
+}
+"""Libraries of a base, and those of their versions of symbols that are numbered in the order of release."""
 
 
 def links(stack: Stack) -> Iterator[Finding]:
@@ -19,7 +25,8 @@ def links(stack: Stack) -> Iterator[Finding]:
         return
     read = {wheel.name for wheel in wheels}
     whole = all(wheel.name in read for wheel in stack.truth.wheels)
-    proof = prove(wheels, cached=_folders(wheels), given=_of_the_base(stack, wheels))
+    floors = _versions_of_the_base(stack, wheels)
+    proof = prove(wheels, cached=_folders(wheels), given=_of_the_base(stack, wheels), based=floors)
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
     for wheel in wheels if whole else ():
         if broken := proof.broken(wheel.name):
@@ -76,8 +83,29 @@ def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
     return {name for name in asked if _base_may_have(stack, name)}
 
 
+def _versions_of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> dict[str, set[str]]:
+    """Of the versions that are asked of the base's C library, and of a Debian rootfs's libstdc++, those that
+    it has, by library."""
+    system, found = stack.system, dict[str, set[str]]()
+    newest = {"GLIBC": system.glibc} if system is not None else {}
+    if system is not None and system.libstdcxx and "libstdc++6" in (stack.truth.debs or ()):
+        newest["GLIBCXX"] = system.libstdcxx
+    asked = {row[:2] for wheel in wheels for file in wheel.files.values() for row in file.asked}
+    for library, version in asked:
+        counted = _VERSIONED.get(library, "")
+        kind, _, number = version.partition("_")
+        if counted in newest:
+            has = found.setdefault(library, set())
+            compared = kind == counted and re.fullmatch(r"\d+(\.\d+)*", number)
+            if not compared or at_least(newest[counted], number):
+                has.add(version)
+    return found
+
+
 def _base_may_have(stack: Stack, name: str) -> bool:
-    cell = stack.cell
+    cell, system = stack.cell, load().system_libraries.get(name)
+    if system is not None and stack.truth.debs is not None:
+        return any(package in stack.truth.debs for package in system.packages)
     if re.fullmatch(rf"(?:{'|'.join(load().framework_libraries)})\w*\.so(?:\.\d+)*", name):
         return False  # wheels alone bring them
     installed = any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt)
@@ -128,7 +156,12 @@ def _broken(
     said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"
     if first.opened.kind == "version":
         text = (first.opened.text or "").replace("/site-packages/", "")
-        said = f"{wheel.label} asks for a version that {lacked} has not: {text}"
+        has = (
+            f" of {stack.system.name}"
+            if stack.system and not (first.opened.library or "").startswith(SITE)
+            else ""
+        )
+        said = f"{wheel.label} asks for a version that {lacked}{has} has not: {text}"
     elif rival := _rival(lacked, wheels):
         other, name = rival
         said += f"; {other.label} brings {name}"
@@ -139,6 +172,8 @@ def _broken(
         return warns(says, *values)
     if proof.loads(wheel.name) is False:
         return impossible(says, *values)
+    if first.opened.kind == "version":
+        return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
     # what lies deeper is as often for what is optional: CuPy's cuTENSOR
     return unknown(part, *values) if first.file.count("/") < 2 else possible(part, *values)
@@ -158,6 +193,10 @@ def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] 
 def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
+    if (system := load().system_libraries.get(lacked)) is not None and stack.truth.debs is not None:
+        late = stack.system is not None and at_least(stack.system.glibc, "2.39")  # 64-bit time in the names
+        name = next((one for one in system.packages if late and one.endswith("t64")), system.packages[0])
+        return f"; write {name} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:

@@ -210,6 +210,18 @@ class SystemRow(Row):
     glibc: str
     python: tuple[str, ...]
     """Python versions in its own archive, the default one first."""
+    libstdcxx: str | None = None
+    """The newest GLIBCXX of its own libstdc++: ``3.4.30``; None if that is not on record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemLibraryRow(Row):
+    """A library that Debian's packages have."""
+
+    name: str
+    """As loaders are asked for it: ``libGL.so.1``."""
+    packages: tuple[str, ...]
+    """Each of which has it; the first is the one to name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,6 +353,12 @@ class Facts:
     def same_files(self) -> tuple[SameFilesRow, ...]:
         """Distributions of which an image has one."""
         return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
+
+    @functools.cached_property
+    def system_libraries(self) -> Mapping[str, SystemLibraryRow]:
+        """Libraries of the system, by the name that loaders are asked for."""
+        rows = TableFile(self.folder / "system-libraries.toml").rows(SystemLibraryRow)
+        return {row.name: row for row in rows}
 
     @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:

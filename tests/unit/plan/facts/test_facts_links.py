@@ -330,3 +330,67 @@ def test_the_older_abi_of_strings_is_named(cell) -> None:
     wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
     (found,) = check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
     assert "another PyTorch than torch 2.1.0, and for the other of its C++ ABIs" in found.message
+
+
+def on_debian(cell: Cell, *links: WheelLinks, debs: tuple[str, ...] = ("libc6", "libstdc++6")) -> list:
+    """What the rule says of a lock on a base of these Debian packages."""
+    wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
+    truth = Truth(wheels=wheels, locked=True, links=links, debs=frozenset(debs))
+    return [(one.outcome.value, one.message) for one in check(cell, truth, only=("links",))]
+
+
+def test_a_library_of_the_system_is_there_by_one_of_debians_packages(cell, make, tmp_path) -> None:
+    """LightGBM's one library is linked with libgomp, and its wheel has none."""
+    gomp = LinkFile(needed=("libgomp.so.1", "libc.so.6"))
+    boost = WheelLinks(name="lightgbm", version="4.5.0", files={"lightgbm/lib/lib_lightgbm.so": gomp})
+    ((outcome, text),) = on_debian(cell, boost)
+    assert outcome == "impossible"
+    assert text == (
+        "lightgbm 4.5.0 is linked with libgomp.so.1 (lightgbm/lib/lib_lightgbm.so), which nothing in the "
+        "lock brings: it does not load; write libgomp1 into `apt`"
+    )
+    assert on_debian(cell, boost, debs=("libc6", "libgomp1")) == []
+    own = WheelLinks(name="other", files={"other.libs/libgomp.so.1": LinkFile(soname="libgomp.so.1")})
+    assert on_debian(cell, boost, own) == [], "whoever is imported before may have loaded it"
+    unknown = WheelLinks(name="a", version="1", files={"a/_a.so": LinkFile(needed=("libnobody.so.3",))})
+    assert on_debian(cell, unknown) == [], "a library that no table has"
+    other = make("torch==2.11.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
+    truth = Truth(
+        wheels=(WheelTruth(name="lightgbm", version="4.5.0", file="f"),), locked=True, links=(boost,)
+    )
+    assert check(other, truth, only=("links",)) == (), "nobody read what that base has"
+
+
+@pytest.mark.parametrize(("suite", "name"), [("bookworm", "libglib2.0-0"), ("trixie", "libglib2.0-0t64")])
+def test_the_package_is_named_as_that_debian_names_it(cell, make, suite, name) -> None:
+    based = make("torch==2.11.0", python="3.12", base=f"rootfs:debian/{suite}", cuda="wheels")
+    file = LinkFile(needed=("libgthread-2.0.so.0",))
+    ((_, text),) = on_debian(based, WheelLinks(name="a", version="1", files={"a/_a.so": file}))
+    assert text.endswith(f"write {name} into `apt`")
+    assert on_debian(based, WheelLinks(name="a", files={"a/_a.so": file}), debs=(name,)) == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "asked", "outcomes"),
+    [
+        ("bullseye", ("libc.so.6", "GLIBC_2.34", False), ["impossible"]),
+        ("bullseye", ("libc.so.6", "GLIBC_2.34", True), []),
+        ("bullseye", ("libc.so.6", "GLIBC_2.31", False), []),
+        ("bullseye", ("libc.so.6", "GLIBC_PRIVATE", False), []),
+        ("bookworm", ("libc.so.6", "GLIBC_2.34", False), []),
+        ("bullseye", ("libstdc++.so.6", "GLIBCXX_3.4.29", False), ["impossible"]),
+        ("bullseye", ("libstdc++.so.6", "CXXABI_1.3.15", False), []),
+        ("bookworm", ("libstdc++.so.6", "GLIBCXX_3.4.29", False), []),
+    ],
+)
+def test_versions_of_symbols_are_those_that_the_base_has(make, suite, asked, outcomes) -> None:
+    """gpt4all's wheel says manylinux1, and its libraries ask for the glibc of Ubuntu 22.04."""
+    cell = make("torch==2.11.0", python="3.9", base=f"rootfs:debian/{suite}", cuda="wheels")
+    new = LinkFile(needed=("libc.so.6", "libstdc++.so.6"), asked=(asked, ("libc.so.6", "GLIBC_2.2.5", False)))
+    old = LinkFile(needed=("libc.so.6",), asked=(("libc.so.6", "GLIBC_2.2.5", False),))
+    alone = WheelLinks(name="gpt4all", version="2.8.2", files={"gpt4all/libllmodel.so": new})
+    found = on_debian(cell, alone)
+    assert [outcome for outcome, _ in found] == outcomes
+    assert all(f"{asked[0]} of debian/{suite} has not: version {asked[1]}" in text for _, text in found)
+    beside = WheelLinks(name="a", version="1", files={"a/_a.so": old, "a/_b.so": new})
+    assert [outcome for outcome, _ in on_debian(cell, beside)] == ["warns"] * len(outcomes)
