@@ -3,13 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from packaging.requirements import Requirement
+
 from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, other_forms, prove
-from builder.core.versions import at_least, major, release, short
+from builder.core.versions import at_least, contains, major, release, short
+from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import Source, load
+from builder.plan.facts.tables import Source, SystemLibraryRow, load
 
 _VERSIONED = {
     **dict.fromkeys(("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"), "GLIBC"),
@@ -25,6 +28,7 @@ def links(stack: Stack) -> Iterator[Finding]:
         return
     read = {wheel.name for wheel in wheels}
     whole = all(wheel.name in read for wheel in stack.truth.wheels)
+    yield from _loaded_by_imports(stack)
     floors = _versions_of_the_base(stack, wheels)
     proof = prove(wheels, cached=_folders(wheels), given=_of_the_base(stack, wheels), based=floors)
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
@@ -81,6 +85,30 @@ def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
     """Names asked for that the base may have, and so are no reason to refuse: nobody read its libraries."""
     asked = {name for wheel in wheels for file in wheel.files.values() for name in file.needed}
     return {name for name in asked if _base_may_have(stack, name)}
+
+
+def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
+    """Libraries of the system that the import of a wheel is on record to load, and that the lock lacks."""
+    debs = stack.truth.debs
+    if debs is None or stack.cell.platform != "linux/amd64":
+        return
+    lacked: dict[WheelTruth, list[SystemLibraryRow]] = {}
+    for row in load().system_libraries.values():
+        for parsed in map(Requirement, row.loaded_by if debs.isdisjoint(row.packages) else ()):
+            wheel = stack.truth.wheel(parsed.name)
+            if wheel is not None and contains(parsed.specifier, wheel.version):
+                lacked.setdefault(wheel, []).append(row)
+    for wheel, rows in lacked.items():
+        names = " and ".join(row.name for row in rows)
+        ways = " and ".join(_deb(stack, row) for row in rows)
+        text = f"the import of {wheel.name} {wheel.version} loads {names}, which nothing in the lock brings"
+        yield impossible(f"{text}; write {ways} into `apt`", Value("is loaded", names, rows[0].sources[-1]))
+
+
+def _deb(stack: Stack, library: SystemLibraryRow) -> str:
+    """The package that has it in the base's Debian; from 64-bit time on some have other names."""
+    late = stack.system is not None and at_least(stack.system.glibc, "2.39")
+    return next((one for one in library.packages if late and one.endswith("t64")), library.packages[0])
 
 
 def _versions_of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> dict[str, set[str]]:
@@ -172,11 +200,12 @@ def _broken(
         return warns(says, *values)
     if proof.loads(wheel.name) is False:
         return impossible(says, *values)
-    if first.opened.kind == "version":
+    if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
     # what lies deeper is as often for what is optional: CuPy's cuTENSOR
-    return unknown(part, *values) if first.file.count("/") < 2 else possible(part, *values)
+    deep = first.file.count("/") >= 2 and first.opened.kind != "version"
+    return possible(part, *values) if deep else unknown(part, *values)
 
 
 def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] | None:
@@ -194,9 +223,7 @@ def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
     if (system := load().system_libraries.get(lacked)) is not None and stack.truth.debs is not None:
-        late = stack.system is not None and at_least(stack.system.glibc, "2.39")  # 64-bit time in the names
-        name = next((one for one in system.packages if late and one.endswith("t64")), system.packages[0])
-        return f"; write {name} into `apt`"
+        return f"; write {_deb(stack, system)} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:

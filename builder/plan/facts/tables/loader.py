@@ -222,6 +222,8 @@ class SystemLibraryRow(Row):
     """As loaders are asked for it: ``libGL.so.1``."""
     packages: tuple[str, ...]
     """Each of which has it; the first is the one to name."""
+    loaded_by: tuple[str, ...] = ()
+    """Wheels for x86-64 whose import loads it, as requirements."""
 
 
 @dataclass(frozen=True, kw_only=True)

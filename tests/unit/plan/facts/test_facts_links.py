@@ -394,3 +394,25 @@ def test_versions_of_symbols_are_those_that_the_base_has(make, suite, asked, out
     assert all(f"{asked[0]} of debian/{suite} has not: version {asked[1]}" in text for _, text in found)
     beside = WheelLinks(name="a", version="1", files={"a/_a.so": old, "a/_b.so": new})
     assert [outcome for outcome, _ in on_debian(cell, beside)] == ["warns"] * len(outcomes)
+    large = LinkFile(soname="libcuda-model.so")
+    unread = replace(alone, files={"gpt4all/libcuda-model.so": large, **alone.files})
+    unread = replace(unread, unread=frozenset({"gpt4all/libcuda-model.so"}))
+    assert [outcome for outcome, _ in on_debian(cell, unread)] == ["unknown"] * len(outcomes)
+
+
+def test_what_the_import_of_opencv_loads_is_named_though_its_extension_is_too_large_to_be_read(cell) -> None:
+    def asked(version: str, *debs: str) -> list:
+        return on_debian(cell, WheelLinks(name="opencv-python", version=version, files={}), debs=debs)
+
+    ((outcome, text),) = asked("4.10.0.84", "libc6")
+    assert outcome == "impossible"
+    assert text == (
+        "the import of opencv-python 4.10.0.84 loads libGL.so.1 and libgthread-2.0.so.0, which nothing in "
+        "the lock brings; write libgl1 and libglib2.0-0 into `apt`"
+    )
+    ((_, text),) = asked("4.10.0.84", "libgl1")
+    assert text.endswith("write libglib2.0-0 into `apt`")
+    assert asked("4.10.0.84", "libgl1", "libglib2.0-0") == []
+    assert asked("4.2.0.34", "libc6") == [], "with Qt 4, which nobody looked into"
+    headless = WheelLinks(name="opencv-python-headless", version="4.10.0.84", files={})
+    assert on_debian(cell, headless) == []
