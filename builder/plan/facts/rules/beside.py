@@ -96,6 +96,13 @@ def _settled(cell: Cell, frameworks: Sequence[CellFramework]) -> Iterator[Requir
     yield from (parsed for parsed in map(requirement, lines) if parsed is not None and parsed.specifier)
 
 
+def firm_wishes(cell: Cell, frameworks: Sequence[CellFramework], name: str) -> list[Requirement]:
+    """The bounds on one package that hold whichever releases are chosen."""
+    values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
+    mine = (parsed for parsed in _settled(cell, frameworks) if canonical(parsed.name) == name)
+    return [parsed for parsed in mine if parsed.marker is None or parsed.marker.evaluate(values)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Place:
     """What decides which releases a resolver takes."""

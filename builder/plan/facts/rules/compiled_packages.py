@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from packaging.requirements import Requirement
 
 from builder.core.versions import (
+    apart,
     at_least,
     canonical,
+    contains,
     key,
     lower_bound,
     major,
@@ -16,7 +18,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.beside import Beside
+from builder.plan.facts.rules.beside import Beside, firm_wishes
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
@@ -95,7 +97,13 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
         yield _source_alone(stack, one, rows[0])
         return
     oldest = one.table.rows[-1]
-    if (wheels and _is_before(stack, one, wheels[-1])) or (not rows and _asks_for_older(own, oldest)):
+    firm = firm_wishes(stack.cell, stack.frameworks, one.name)
+    firm += [parsed for who, parsed in one.wanted if who != "the cell"]
+    bounded = [row for row in wheels if all(contains(p.specifier, row.version) for p in firm)]
+    older = (
+        _asks_for_older(own, oldest) if not rows else not bounded and _rest_asks_for_older(firm, own, oldest)
+    )
+    if older or (wheels and _is_before(stack, one, wheels[-1])):
         if _decides(one):
             before = f"those before {(wheels or [oldest])[-1].version} were not read"
             yield unknown(f"no release of {one.name} on record goes with the rest, and {before}", _asked(one))
@@ -106,8 +114,9 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
         there = f"{one.table.rows[-1].version} to {one.table.newest}"
         yield outcome(f"no release of {one.name} on record fits {asked}: there are {there}", _asked(one))
         return
-    newest = wheels[0] if wheels else rows[0]
-    reasons = []
+    newest = (bounded or wheels or rows)[0]
+    asked_for = dict.fromkeys(str(p) for p in firm if not contains(p.specifier, newest.version))
+    reasons = [f"is not the {text.partition(';')[0].strip()} that the rest asks for" for text in asked_for]
     if stack.cell.python not in newest.python:
         reasons.append(f"is for Python {_span(newest.python)}")
     if stack.cell.platform not in newest.platforms:
@@ -118,7 +127,8 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
         if framework is not None and not parsed.specifier.contains(framework.version or "", prereleases=True):
             reasons.append(f"wants {parsed.name}{parsed.specifier}, and the cell {framework.label}")
     why = "; ".join(reasons) or "is asked for in another release"
-    text = f"no release of {one.name} on record goes with the rest: {newest.label}, the newest, {why}"
+    which = "the newest" if newest is (wheels or rows)[0] else "the newest that the rest admits"
+    text = f"no release of {one.name} on record goes with the rest: {newest.label}, {which}, {why}"
     values = (_asked(one), Value(f"{one.name} on record", newest.version, newest.source))
     if one.elsewhere:
         yield unknown(f"{text}; what the cell's own index has was not read", *values)
@@ -133,6 +143,12 @@ def _asks_for_older(asked: Iterable[Requirement], oldest: PackageRow) -> bool:
     clauses = (clause for parsed in asked for clause in parsed.specifier)
     ends = [c.version.removesuffix(".*") for c in clauses if c.operator in {"<", "<=", "==", "~="}]
     return any(not at_least(end, oldest.version) for end in ends)
+
+
+def _rest_asks_for_older(firm: Sequence[Requirement], own: Sequence[Requirement], oldest: PackageRow) -> bool:
+    """The same of the rest, whose bounds the cell's own leave room for: TensorFlow 2.8 wants keras<2.9."""
+    room = not any(apart(one.specifier, other.specifier) for one in firm for other in own)
+    return room and _asks_for_older(firm, oldest)
 
 
 def _is_before(stack: Stack, one: Beside, oldest: PackageRow) -> bool:

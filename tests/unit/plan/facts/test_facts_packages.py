@@ -84,6 +84,15 @@ def test_a_release_older_than_those_on_record_is_not_refused(beside, pip) -> Non
     assert said(beside("tensorflow==2.2.0", *pip, **old), "package-known") == ("", "")
 
 
+def test_a_release_that_the_framework_wants_from_before_the_record_is_left_to_the_resolver(beside) -> None:
+    """TensorFlow 2.8 wants keras<2.9, the record begins at 2.11: its newest release decides nothing."""
+    old = {"python": "3.9", "base": "debian:bullseye", "cuda": "none"}
+    assert said(beside("tensorflow==2.8.0", "keras", **old), "package-known") == ("", "")
+    outcome, message = said(beside("tensorflow==2.8.0", "keras>=3", **old), "package-known")
+    assert outcome == "impossible"
+    assert "is not the keras<2.9,>=2.8.0rc0 that the rest asks for" in message
+
+
 def test_a_newer_release_than_the_tables_is_no_yes(beside) -> None:
     assert said(beside("torch==2.14.0", "vllm==99.1"), "package-known")[0] == "unknown"
 
