@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.cli import options as opt
-from builder.cli.console import human_bytes, say
+from builder.cli.console import Terminal, human_bytes, say
+from builder.cli.walking import noted
 from builder.core import resources
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
@@ -139,15 +140,17 @@ def _download(taken: Proposal) -> str:
 
 def _found(wish: MatrixWish, *, limit: int) -> ProposedMatrix:
     try:
-        return propose(
-            wishes(wish.words),
-            asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform),
-            python=wish.python,
-            limit=limit,
-            name=wish.title,
-            index=None if wish.offline else Index.from_user(once=True),
-            rootfs=wish.rootfs,
-        )
+        with noted(Terminal.of(), wish.title) as note:
+            return propose(
+                wishes(wish.words),
+                asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform),
+                python=wish.python,
+                limit=limit,
+                name=wish.title,
+                index=None if wish.offline else Index.from_user(once=True),
+                rootfs=wish.rootfs,
+                note=note,
+            )
     except NothingPossibleError as none:
         if none.hint is not None and none.hint.startswith("--nearest"):  # an option of resolve alone
             given = {"--python": wish.python, "--gpu": wish.gpu, "--driver": wish.driver}

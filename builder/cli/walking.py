@@ -1,15 +1,26 @@
 """How the commands over cells run and end: events, summary, record, exit code."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.console import Terminal, case_of, print_json, reporter, run_summary, write_job_files
-from builder.pipeline import CellOutcome, CellResult, Event, Hooks, run_document, write_record
+from builder.pipeline import (
+    CellOutcome,
+    CellResult,
+    Event,
+    Hooks,
+    RunStarted,
+    Stage,
+    StageProgress,
+    StageStarted,
+    run_document,
+    write_record,
+)
 
 Run = Callable[..., list[CellResult]]
 _End = TypeVar("_End")
@@ -40,6 +51,15 @@ def walk(
             report(event)
 
         return run(hooks=Hooks(emit=emit, cancel=cancel or threading.Event()))
+
+
+@contextmanager
+def noted(terminal: Terminal, name: str) -> Iterator[Callable[[str], None]]:
+    """The function that reports each step of a search for cells, under the name of their matrix."""
+    with reporter(terminal) as report:
+        report(RunStarted(cells=(name,), stages=(Stage.CHECK,)))
+        report(StageStarted(cell=name, stage=Stage.CHECK))
+        yield lambda text: report(StageProgress(cell=name, stage=Stage.CHECK, text=text))
 
 
 def finished(

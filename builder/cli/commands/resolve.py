@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.console import human_bytes, print_json, say, show
+from builder.cli.console import Progress, Terminal, human_bytes, print_json, say, show
 from builder.cli.first_matrix import asked_machine, wishes
+from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
 from builder.core.model import Cell
@@ -55,6 +56,7 @@ def resolve(
         "--nearest: If nothing fits, take the nearest requirements that do, and say which.", False
     ),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
+    progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
@@ -65,9 +67,17 @@ def resolve(
     on = asked_machine(gpu or (), opt.driver(driver), platform)
     index = None if offline else Index.from_user(once=True)
     try:
-        found = propose(
-            asked, on, python=python, limit=limit, name=title, index=index, take_nearest=take_nearest
-        )
+        with noted(Terminal.of(progress), title) as note:
+            found = propose(
+                asked,
+                on,
+                python=python,
+                limit=limit,
+                name=title,
+                index=index,
+                take_nearest=take_nearest,
+                note=note,
+            )
     except NothingPossibleError as none:
         if json_:
             print_json(_refusal(none, asked, on))

@@ -37,7 +37,11 @@ _Silent = Callable[[Sequence[str]], str | None]
 
 
 def prove(
-    proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int
+    proposals: Sequence[Proposal],
+    demand: Demand,
+    index: Index,
+    limit: int,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[list[Proposal], list[str]]:
     """The first ``limit`` proposals that stand by the resolver of locks, and the reasons against others.
 
@@ -45,7 +49,7 @@ def prove(
     stands against which they say nothing. If the resolver could not be asked about one, that stands, too, but
     only before the first for which it found wheels.
 
-    Raises NotKnownError if none stands when the time of the last resort is over.
+    ``note`` is told each step. Raises NotKnownError if none stands when the time of the last resort is over.
     """
     started = time.monotonic()
     standing: list[Proposal] = []
@@ -60,9 +64,10 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
-        files = _Files(index)
+        files = _Files(index, note)
         narrowed = []
         if not silent(demand.index):
+            note("uv resolves what goes together")
             narrowed = _narrowed(proposals, demand, index, silent)
         ordered = distinct([*narrowed, *proposals])
         unasked = [replace(one, unasked=why) for one in ordered[:MOST] if (why := silent(one.cell.index))]
@@ -76,6 +81,8 @@ def prove(
                     break
                 raise NotKnownError(f"unknown: stopped after {SECONDS:.0f} s", reasons=list(refused))
             batch, queue = queue[: min(count, left)], queue[min(count, left) :]
+            first, most = QUESTIONS - left + 1, min(QUESTIONS, len(ordered))
+            note(f"uv resolves set {first} of at most {most}")
             count, left = _AT_ONCE, left - len(batch)
             answers = pool.map(lambda one: solved(one, index, demand.driver), batch)
             pairs = zip(batch, answers, strict=True)
@@ -100,8 +107,8 @@ def prove(
 class _Files:
     """Reads the wheels of sets, and judges these by their files, until one stands."""
 
-    def __init__(self, index: Index) -> None:
-        self.index, self.readings = index, ReadingCache()
+    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
+        self.index, self.note, self.readings = index, note, ReadingCache()
         self.read, self.stands = 0, False
         self.seconds = 0.0
 
@@ -118,6 +125,7 @@ class _Files:
         if self.stands:
             return replace(proposal, unproven="the wheels of the first were read")
         self.read += 1
+        self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
         truth = self.readings.read_set(proposal.cell, wheels, self.index.with_extra(proposal.cell.index))
         self.seconds += time.monotonic() - started

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -79,9 +79,11 @@ def propose(
     index: Index | None,
     take_nearest: bool = False,
     rootfs: bool = False,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
-    ``rootfs``: of cells with the best one's releases first those that need no registry.
+    ``rootfs``: of cells with the best one's releases first those that need no registry. ``note`` is told each
+    stage, since a resolver and an index may take minutes.
 
     Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
@@ -101,17 +103,22 @@ def propose(
         )
         demand, swapped = _by_other_names(demand)
         if not demand.frameworks:
+            if index is not None:
+                note(f"asking the index for the frameworks that {_named(demand.companions)} brings")
             demand = _with_brought(demand, index)
+        names = _named(demand.frameworks)
+        note(f"asking the index about {names}" if index is not None else f"asking the tables about {names}")
         offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         changes, refusal = swapped, _refused_for(swapped)
         try:
-            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs)
+            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
             asked.notes += told
         except _BrokenSetError:
             raise
         except NothingPossibleError as problem:
+            note("not possible as asked: looking for the nearest requirements that are")
             try:
                 way = nearest(demand, index, available)
             except NotKnownError as stopped:
@@ -167,6 +174,11 @@ def _told_elsewhere(asked: Wishes) -> Iterator[None]:
         ) from none
 
 
+def _named(wishes: Sequence[NamedRequirement]) -> str:
+    more = f" and {len(wishes) - 4} more" if len(wishes) > 4 else ""
+    return ", ".join(map(str, wishes[:4])) + more
+
+
 def _newest_of(wish: NamedRequirement) -> str | None:
     """The newest release on record that a requirement admits, else the one that it names."""
     every = {row.version for row in load().table(wish.name).rows}
@@ -181,20 +193,25 @@ def _on_any_python(
     limit: int,
     *,
     rootfs: bool,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[list[Proposal], list[str]]:
     """As :func:`_standing`; if that finds none, on the Pythons that what stands beside has wheels for.
 
     With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
     """
     try:
-        standing = _standing(demand, available, index, limit, rootfs=rootfs)
+        standing = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
+        if index is not None and demand.companions:
+            note(f"asking the index for the Pythons of {_named(demand.companions)}")
         has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
         there = common(has)
         if not has or not any(map(demand.takes_python, there)):
             raise
         try:
-            standing = _standing(replace(demand, wheels_for=there), available, index, limit, rootfs=rootfs)
+            standing = _standing(
+                replace(demand, wheels_for=there), available, index, limit, rootfs=rootfs, note=note
+            )
         except NothingPossibleError as second:
             raise first from second  # which speaks of what was asked for
     else:
@@ -218,11 +235,8 @@ def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[s
     newest = dict(_releases(next(alike, best)))
     for name, version in _releases(best):
         if name in newest and release(version) < release(newest[name]):
-            beside = ", ".join(f"{wish}" for wish in demand.companions[:4])
-            more = f" and {len(demand.companions) - 4} more" if len(demand.companions) > 4 else ""
-            yield (
-                f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}{more}"
-            )
+            beside = _named(demand.companions)
+            yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
 
 
 def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:
@@ -238,6 +252,7 @@ def _standing(
     limit: int,
     *,
     rootfs: bool,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> list[Proposal]:
     """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
     found = search(demand, available=available)
@@ -247,7 +262,7 @@ def _standing(
     if index is None:
         why = "the index was not asked (--offline)"
         return [replace(one, unasked=why) for one in possible[:limit]]
-    standing, refused = prove(possible, demand, index, limit)
+    standing, refused = prove(possible, demand, index, limit, note)
     if not standing:
         reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
         if any(text.startswith(BROKEN) for text in refused):

@@ -98,6 +98,7 @@ ROWS: dict[str, str] = {
     "outdated --fail-on": f"any | {TF}",
     "resolve --conda": "environment.yml",
     "resolve --limit": "1",
+    "resolve --progress": "json | torch --offline --gpu T4",
     "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
     "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
     "resolve --platform": "linux/arm64",

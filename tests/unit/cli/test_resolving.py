@@ -120,6 +120,9 @@ def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path
     assert len(matrix.cells) == 2
     assert {(cell.frameworks, cell.python) for cell in matrix.cells} == {(("torch==2.8.0",), "3.11")}
     assert "torch: versions from the index: it has 2 releases" in shown.err
+    steps = [line for line in shown.err.splitlines() if line.startswith("mine  check: ")]
+    assert steps[0] == "mine  check: asking the index about torch"
+    assert any("uv resolves set 1 of at most " in step for step in steps)
 
 
 def test_what_is_not_known_of_a_jetson_is_said_once_with_what_people_do() -> None:

@@ -164,7 +164,7 @@ def test_the_pythons_are_tried_for_which_there_are_wheels(monkeypatch: pytest.Mo
     (there,) = wheel_pythons(demand.companions, index, "linux/amd64").values()
     assert there == {"3.6", "3.7"}
 
-    def prove(proposals, demand, _index, limit):
+    def prove(proposals, demand, _index, limit, _note):
         old = [one for one in proposals if one.cell.python in there]
         return [replace(one, wheels=5) for one in old[:limit]], ["numpy==1.16.4 has no usable wheels"]
 
