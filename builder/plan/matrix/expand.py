@@ -3,12 +3,14 @@
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Literal, cast
 
+from builder.core.errors import MatrixError
 from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
 from builder.plan.matrix import keys, profiles
 from builder.plan.matrix.bases import parse_base, parse_reference
@@ -35,16 +37,35 @@ def load(path: Path) -> Matrix:
     :class:`~builder.core.errors.UsageError` if there is no such file to read.
     """
     text, problems = read(path)
-    document = read_document(compose(text, path, problems), path, problems)
+    try:
+        document = read_document(compose(text, path, problems), path, problems)
+    except MatrixError as unread:
+        unread.message += _for_resolve(path, text)
+        raise
     before = problems.noted
     cells = expand(document, problems)
     complete = document.complete and problems.noted == before
     publish = read_publish(Reader(problems), document.publish, cells, complete=complete)
     if problems.noted:
-        raise problems.error()
+        error = problems.error()
+        error.message += _for_resolve(path, text)
+        raise error
     return Matrix(
         name=document.name, path=path, description=document.description, cells=cells, publish=publish
     )
+
+
+def _for_resolve(path: Path, text: str) -> str:
+    """A line with the command that makes a matrix of a file of requirements; empty for any other file."""
+    kinds = {
+        "--pyproject": path.suffix == ".toml",
+        "--notebook": path.suffix == ".ipynb",
+        "-r": path.suffix in {".txt", ".in"},
+        "--conda": re.search(r"^dependencies:", text, re.MULTILINE) is not None,
+    }
+    option = next((name for name, is_one in kinds.items() if is_one), None)
+    words = shlex.join(["rtbuild", "resolve", option or "", str(path)])
+    return f"\nhint: this is no matrix; `{words}` makes one of it" if option is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
+_NO_PACKAGE = (
+    "a program that is no package is served by its own requirements: "
+    "`rtbuild resolve torch -r THEIR/requirements.txt`"
+)
 _WORDS = 12
 """Words of a command that is said whole."""
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
@@ -434,7 +438,8 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         return replace(demand, frameworks=alone, companions=())
     if not found:
         if index is None:
-            raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
+            text = f"{names} names no framework that is on record, and --offline asks no index"
+            raise UsageError(text, hint=_NO_PACKAGE)
         found = _brought_on_any(demand, index)
     if not found and alone:
         others = tuple(wish for wish in demand.companions if wish not in alone)
@@ -443,7 +448,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         raise UsageError(
             f"{names} brings no framework that is on record",
             hint=f"name the one that they need, as in {_with_torch(demand)}: "
-            f"{', '.join(sorted(load().frameworks))}",
+            f"{', '.join(sorted(load().frameworks))}; {_NO_PACKAGE}",
         )
     added = tuple(
         NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
