@@ -125,6 +125,12 @@ def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path
     assert any("uv resolves set 1 of at most " in step for step in steps)
 
 
+def test_a_program_that_is_no_package_is_sent_to_its_own_requirements() -> None:
+    with pytest.raises(UsageError) as refused:
+        resolve("ComfyUI", index=None)
+    assert "`rtbuild resolve torch -r THEIR/requirements.txt`" in str(refused.value.hint)
+
+
 def test_what_is_not_known_of_a_jetson_is_said_once_with_what_people_do() -> None:
     index = Offered(torch=["torch-2.15.0-cp313-cp313-manylinux_2_28_aarch64.whl"])
     with pytest.raises(NothingPossibleError, match="whose own wheels have it") as refused:
