@@ -197,8 +197,7 @@ def _one_cause(row, equal, proof):
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
-    if all(command["where"] == "rtbuild" for command in row["commands"]):
-        lines.append(wrapped(("Or: " if row["commands"] else "What to do: ") + row["remedy"]))
+    lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     return lines + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])

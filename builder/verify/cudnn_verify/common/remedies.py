@@ -251,9 +251,20 @@ class Remedies(FrameworkBuilds):
             for pin in row["pins"]:
                 if self.cuda in (None, int(re.search(r"cu(\d+)", pin).group(1))):
                     major = numbers(row["cudnn"])[:1]
-                    return pin if "<" in pin or "==" in pin or not major else "%s,<%d" % (pin, major[0] + 1)
+                    pin = pin if "<" in pin or "==" in pin or not major else "%s,<%d" % (pin, major[0] + 1)
+                    return self._from_compiled(pin)
         compiled = self.detail.get("compiled")
-        return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
+        of_12 = "jax" in getattr(self.here, "named", ()) and (9, 0) <= self.compiled < (9, 8)
+        cuda = self.cuda or (12 if of_12 else None)  # no JAX for CUDA 11 or 13 was compiled for one of these
+        return self.releases.cudnn_wheel(cuda, compiled) if cuda and compiled else None
+
+    def _from_compiled(self, pin):
+        """A framework's range of cuDNN from the version on that a message says it was compiled for."""
+        found = re.match(r"([\w-]+)>=([\d.]+)", pin)
+        floor = numbers(found.group(2)) if found else ()
+        if not floor or floor[0] != next(iter(self.compiled), None) or floor >= self.compiled:
+            return pin
+        return "%s>=%s,<%d" % (found.group(1), dotted(self.compiled), floor[0] + 1)
 
     def minimum_of_later_major(self):
         """Whether a message asks for a later major version of cuDNN than the framework's binary opens: JAX's
@@ -505,6 +516,7 @@ class Remedies(FrameworkBuilds):
         "asks-cuda-13": lambda r: r.library_major() == 13,
         "paddle-build": lambda r: "cu126" if r.driver_serves((12, 0)) else "cu118",
         "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
+        "number": lambda r: r.detail.get("number"),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
         "nvcc-of-13": _nvcc_of_13,

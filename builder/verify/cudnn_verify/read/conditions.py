@@ -458,6 +458,14 @@ CONDITIONS = {
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}
         and "TensorFlow's own XLA writes PTX of the CUDA that this build was made with, whatever the ptxas"
     ),
+    "ptxas-of-xla": lambda facts, _: (
+        {"tensorflow", "jax"} & facts.named
+        and "torch" not in facts.named
+        and "TensorFlow and JAX start the ptxas of the CUDA that they were built with"
+    ),
+    "ptxas-of-triton": lambda facts, _: (
+        facts.named == {"torch"} and "Triton brings a ptxas of the CUDA that it was built with"
+    ),
     "two-cuda-named": lambda facts, _: (
         len(facts.cuda_named) == 2 and "the text is about CUDA %d and %d" % tuple(sorted(facts.cuda_named))
     ),

@@ -349,7 +349,9 @@ def _from_report(report):
 
 def _told_apart(check, equal, places):
     """(how many of the causes that fit a check tells apart, less is better: those beside them)."""
-    wanted = set(check.causes.split())
+    wanted, named = set(check.causes.split()), set(re.findall(r"[a-z]+(?:-[a-z]+)+", check.decides))
+    if (named & set(CAUSES)) - equal and len(named & equal) < 2:
+        return (0,)  # it decides for another one than those that are listed
     fits = wanted & equal if len(equal) > 1 else wanted == equal and wanted
     here = fits and (not check.place or check.place in places)
     return (len(fits), bool(check.place), -len(wanted - equal)) if here else (0,)

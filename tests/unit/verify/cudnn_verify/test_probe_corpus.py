@@ -16,6 +16,7 @@ from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.page import render_diagnosis
+from builder.verify.cudnn_verify.read.diagnosis import _look_for
 from builder.verify.cudnn_verify.read.signatures import (
     FEWEST,
     by_frequency,
@@ -23,6 +24,7 @@ from builder.verify.cudnn_verify.read.signatures import (
     read_signatures,
     signature_sections,
 )
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 HEALTHY = (Path(__file__).parent / "healthy.txt").read_text("utf-8").split("---\n")
 """What installers, compilers and frameworks print where nothing is wrong."""
@@ -1269,3 +1271,69 @@ def test_classes_of_faults_that_the_eighth_held_out_set_showed(text, cause, comm
     commands = [row["text"] for row in first["commands"]]
     assert first["cause"] == cause
     assert command in commands[0] if command else commands == []
+
+
+SMI_FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+PTXAS_90 = "ptxas fatal : Value 'sm_90' is not defined for option 'gpu-name'"
+CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9.1.0. CuDNN library"
+
+
+@pytest.mark.parametrize(
+    ("text", "causes", "commands"),
+    [
+        (SMI_FAILED, ["driver-missing"], ["dkms status; mokutil --sb-state", "dkms autoinstall"]),
+        (SMI_FAILED + "\nNixOS", ["driver-missing"], ["lsmod"]),
+        (
+            CUDNN_894 + "\njax 0.4.30\njaxlib 0.4.30\nnvidia-cudnn-cu12 8.9.4.25",
+            ["cudnn-major-mismatch"],
+            ['"nvidia-cudnn-cu12>=9.1.0,<10"', "rtbuild up"],
+        ),
+        (
+            CUDNN_894 + "\npip install jax",
+            ["cudnn-major-mismatch"],
+            ["pip install nvidia-cudnn-cu12==9.1.0"],
+        ),
+        (
+            (
+                "PackagesNotFoundError: The following packages are not available from current channels:\n\n"
+                "  - pytorch-cuda=11.7*"
+            ),
+            ["build-not-published"],
+            ["pytorch-cuda=11.7 -c pytorch -c nvidia"],
+        ),
+        ("nothing provides __cuda >=11.8 needed by pytorch", ["driver-missing", "driver-too-old"], None),
+        ("nothing provides __cuda needed by tensorflow-2.9.1", ["driver-missing"], None),
+        (
+            "Could not find cuda drivers on your machine, GPU will not be used.\non WSL, Ubuntu 22.04",
+            ["driver-missing"],
+            ["LD_LIBRARY_PATH=/usr/lib/wsl/lib", "nvidia.com"],
+        ),
+        (PTXAS_90, ["kernel-compiler-too-old", "framework-arch-missing"], None),
+        (PTXAS_90 + "\ntensorflow", ["framework-arch-missing"], None),
+        (PTXAS_90 + "\ntriton, torch.compile", ["kernel-compiler-too-old"], None),
+    ],
+)
+def test_classes_of_faults_that_a_new_users_tasks_showed(text, causes, commands):
+    document = diagnose_score.answer(text)
+    assert [row["cause"] for row in document["causes"]] == causes
+    if commands is not None:
+        found = [row["text"] for row in document["causes"][0]["commands"]]
+        assert len(found) == len(commands)
+        assert all(part in text for part, text in zip(commands, found, strict=True)), found
+
+
+def test_the_remedy_in_words_stands_beside_the_commands():
+    page = render_diagnosis(diagnose_score.answer("torch.cuda.OutOfMemoryError: CUDA out of memory."))
+    assert "nvidia-smi" in page
+    assert "smaller batch" in page
+    assert "PYTORCH_CUDA_ALLOC_CONF" in page
+
+
+def test_a_look_decides_for_no_other_cause_than_those_that_are_listed():
+    document = diagnose_score.answer("CUDA Setup failed despite GPU being available.")
+    assert "extension-mismatch" in document["look"]["decides"]
+    named = re.compile(r"[a-z]+(?:-[a-z]+)+")
+    for row in (row for row in read_signatures() if row.kind in ("fits", "class") and len(row.causes) > 1):
+        look = _look_for(list(row.causes), [{}], TextFacts([]))
+        told = set(named.findall(look["decides"])) & set(CAUSES)
+        assert not told - set(row.causes) or len(told & set(row.causes)) > 1, (row.id, look)
