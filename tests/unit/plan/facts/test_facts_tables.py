@@ -10,6 +10,7 @@ import typing
 
 import pydantic
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -124,3 +125,26 @@ def test_a_companion_s_release_is_the_same_however_it_is_written() -> None:
     assert TABLES.companion_asks("torchvision", "0.20.0+cu124") == TABLES.companion_asks(
         "torchvision", "0.20.0"
     )
+
+
+def test_a_release_is_proposed_without_the_packages_that_end_its_import() -> None:
+    """The resolver takes the newest of a package that a framework asks for without an upper bound; a release that
+    `known-bad` refuses is left out by the pins. TensorFlow 2.8.0 asks for any protobuf from 3.9.2 on.
+    """
+    tables, held = facts.load(), 0
+    for bad in tables.bad:
+        framework, package = Requirement(bad.when[0]), Requirement(bad.when[-1])
+        if (
+            len(bad.when) != 2
+            or bad.outcome != "impossible"
+            or package.name not in {"protobuf", "setuptools"}
+        ):
+            continue
+        for row in tables.frameworks[framework.name].rows:
+            if row.default and framework.specifier.contains(row.version, prereleases=True):
+                held += 1
+                refused = next(one.version for one in package.specifier)
+                pins = [one for one in map(Requirement, row.pip) if one.name == package.name]
+                assert pins, f"{bad.id}: {row.version}"
+                assert not any(one.specifier.contains(refused) for one in pins), f"{bad.id}: {row.version}"
+    assert held > 30
