@@ -128,9 +128,8 @@ def test_a_companion_s_release_is_the_same_however_it_is_written() -> None:
 
 
 def test_a_release_is_proposed_without_the_packages_that_end_its_import() -> None:
-    """The resolver takes the newest of a package that a framework asks for without an upper bound; a release that
-    `known-bad` refuses is left out by the pins. TensorFlow 2.8.0 asks for any protobuf from 3.9.2 on.
-    """
+    """The resolver takes the newest of a package that a framework bounds only below: what `known-bad`
+    refuses of it is left out by the pins. TensorFlow 2.8.0 asks for any protobuf from 3.9.2 on."""
     tables, held = facts.load(), 0
     for bad in tables.bad:
         framework, package = Requirement(bad.when[0]), Requirement(bad.when[-1])
