@@ -219,9 +219,11 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
     def uv(*arguments: str) -> None:
         calls.append(arguments)
         if arguments[0] == "venv":
-            folder = Path(arguments[-1]) / "bin"
-            folder.mkdir(parents=True)
-            (folder / "python").symlink_to(Path(sys.executable).resolve())
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", arguments[-1]], check=True)
+            (installed,) = Path(arguments[-1]).glob("lib/python*/site-packages")
+            (installed / "six.py").write_text("")
+            (installed / "six-1.17.0.dist-info").mkdir()
+            (installed / "six-1.17.0.dist-info/METADATA").write_text("Name: six\nVersion: 1.17.0\n")
 
     monkeypatch.setattr(venv, "_uv", uv)
     target = tmp_path / "env"
