@@ -7,7 +7,10 @@ from typing import Any
 from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.wheel import load_reading, reading_path
+from builder.plan.facts.reading.wheel import Kind, load_reading, reading_path
+
+KIND: Kind = "links-2"
+"""Counts up when more is kept of a wheel: what was kept before says nothing of that, and is read again."""
 
 
 def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
@@ -18,7 +21,7 @@ def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
     name = canonical(wheel.name)
     if not may_have_libraries(wheel) or wheel.source is not None:
         return WheelLinks(name=name, version=wheel.version, files={})
-    reading = load_reading(reading_path(wheel.sha256, "links", cache))
+    reading = load_reading(reading_path(wheel.sha256, KIND, cache))
     try:
         return (
             None if reading is None or reading.unread else _from_values(name, wheel.version, reading.values)
@@ -55,6 +58,6 @@ def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         digests=dict(values["digests"]),
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
-        numpy=frozenset(map(str, values.get("numpy", ()))),
-        torch={path: frozenset(map(str, found)) for path, found in values.get("torch", {}).items()},
+        numpy=frozenset(map(str, values["numpy"])),
+        torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
     )

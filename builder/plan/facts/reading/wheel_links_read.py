@@ -31,7 +31,7 @@ from builder.plan.facts.reading.wheel import (
     reading_path,
     save_reading,
 )
-from builder.plan.facts.reading.wheel_links import may_have_libraries
+from builder.plan.facts.reading.wheel_links import KIND, may_have_libraries
 from builder.plan.facts.reading.wheelread import metadata_head
 from builder.plan.facts.tables import load
 from builder.sources.index import Index, RemoteZip, UnknownError
@@ -46,6 +46,7 @@ _MOST_LIBRARIES, _MOST_READ = 4096, 96
 _LONGEST = 4096
 """Characters of one name; a run path may have a hundred times as many: TensorFlow's has 21,537."""
 _MOST_SYMBOLS = 4000
+"""Functions of ``c10`` that one library defines or asks for."""
 _THREADS = 8
 _LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
 _FIRST = 4
@@ -62,7 +63,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, "links", cache)) is None]
+    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, KIND, cache)) is None]
 
     def one(wheel: Wheel) -> int:
         try:
@@ -76,7 +77,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
-    place = reading_path(wheel.sha256, "links", cache)
+    place = reading_path(wheel.sha256, KIND, cache)
     reading = WheelReading(file=wheel.file)
     try:
         archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)
@@ -165,7 +166,8 @@ def _of_torch(content: bytes, path: str, facts: LinkFile) -> list[str]:
         return []
     found = library_of(content, PurePosixPath(path).name, whole=True)
     symbols = (found.defined if own else found.undefined) if found is not None else ()
-    return sorted(symbol for symbol in symbols if stem(symbol) is not None)[:_MOST_SYMBOLS]
+    mine = sorted(symbol for symbol in symbols if stem(symbol) is not None)
+    return mine if len(mine) <= _MOST_SYMBOLS else []  # of a part of them nobody knows what the rest has
 
 
 def _exact(content: bytes) -> LinkFile | None:

@@ -199,7 +199,7 @@ def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None
     shelf.content.clear()
     assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
     assert links_of(one, tmp_path) is None
-    place = reading_path(one.sha256, "links", tmp_path)
+    place = reading_path(one.sha256, "links-2", tmp_path)
     assert place is not None
     place.parent.mkdir(parents=True, exist_ok=True)
     for values in (
