@@ -208,17 +208,16 @@ def _judge(
     found: dict[Cell, tuple[Finding, ...]] = {}
     unproven: dict[Cell, str | None] = {}
     for cell, pinned in pairs:
-        unproven[cell] = "no lock names their wheels; next: `rtbuild lock`"
+        step = "rtbuild lock" if pinned is None else "" if deep else "rtbuild check --read --deep"
         try:
             with item(cell.id):
                 truth = truths[cell] if cell in truths else readings.truth(cell, pinned, links=True)
                 found[cell] = check_cell(cell, truth, driver=asked)
+                why = truth.unproven
         except CellError as error:
             found[cell] = (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
-            continue
-        if pinned is not None:
-            again = "" if deep else "; next: `rtbuild check --read --deep`"
-            unproven[cell] = f"{truth.unproven}{again}" if truth.unproven is not None else None
+            why, step = "the cell could not be judged", ""
+        unproven[cell] = f"{why}; next: `{step}`" if why and step else why
     return found, figures, unproven
 
 

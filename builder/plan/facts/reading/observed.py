@@ -99,7 +99,7 @@ class Truth:
     """What is known of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()
     """What imports of the cell's packages certainly lack, by the modules of locked wheels."""
-    unproven: str | None = "no lock names the wheels"
+    unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()
     """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
