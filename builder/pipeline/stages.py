@@ -30,8 +30,7 @@ from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.run_context import Locks, RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading import ReadingCache, system_of
-from builder.plan.facts.rules import OF_SET, Outcome, check
-from builder.plan.facts.rules import Outcome as Judgement
+from builder.plan.facts.rules import OF_SET, Outcome, broken_set, check
 from builder.plan.facts.tables import load
 
 if TYPE_CHECKING:
@@ -55,11 +54,11 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
         outcome = Outcome.of(findings)
         cell_run.done(outcome.answer)
         for finding in findings:
-            if finding.outcome is Judgement.WARNS:
+            if finding.outcome is Outcome.WARNS:
                 cell_run.note(f"{finding.rule}: {finding.message}", warning=True)
-        if outcome is not Judgement.IMPOSSIBLE:
+        if outcome is not Outcome.IMPOSSIBLE:
             return
-        worst = next(finding for finding in findings if finding.outcome is Judgement.IMPOSSIBLE)
+        worst = next(finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE)
         if not refuse:
             cell_run.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
@@ -82,20 +81,17 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     readings.read_links(pinned.wheels, index)
     cell_run.go_on()
     cell_run.progress("reading what their modules import", quiet=False)
-    readings.read_imports(pinned.cell, pinned, index)
-    truth = readings.truth(pinned.cell, pinned, links=True)
+    lacking = readings.read_imports(pinned.cell, pinned, index)
+    truth = readings.with_proofs(readings.truth(pinned.cell, pinned), pinned.wheels, lacking)
     if truth.unproven is not None:
         cell_run.note(f"not wholly proven that the wheels load: {truth.unproven}", warning=True)
     for finding in check(pinned.cell, truth, only=OF_SET):
-        said = f"{finding.rule}: {finding.message}"
-        if finding.outcome is Judgement.IMPOSSIBLE and refuse:
-            problem = CellError(
-                f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT
-            )
+        if finding.outcome is Outcome.IMPOSSIBLE and refuse:
+            problem = CellError(broken_set(finding), hint=_NOT_KEPT)
             readings.keep_failure(pinned.cell, problem.message)
             raise problem
-        if finding.outcome is not Judgement.POSSIBLE:
-            cell_run.note(said, warning=True)
+        if finding.outcome is not Outcome.POSSIBLE:
+            cell_run.note(f"{finding.rule}: {finding.message}", warning=True)
 
 
 _NOT_KEPT = "the lock stays as it was; pin another release of one of the two in the matrix"

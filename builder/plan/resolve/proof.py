@@ -11,7 +11,7 @@ from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexErro
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
-from builder.plan.facts.rules import OF_SET, Outcome, check
+from builder.plan.facts.rules import OF_SET, Outcome, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
@@ -32,7 +32,6 @@ _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
 """How often the resolver is asked for older versions than the rules refuse, on each of three Pythons."""
-BROKEN = "the wheels that were resolved cannot work together"
 _Silent = Callable[[Sequence[str]], str | None]
 
 
@@ -132,7 +131,7 @@ class _Files:
         found = check(proposal.cell, truth, only=OF_SET)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
-            return f"{BROKEN} ({refused.rule}: {refused.message})"
+            return broken_set(refused)
         self.stands = True
         return replace(
             proposal,
@@ -278,8 +277,8 @@ def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
 
 
 def brought(index: Index, demand: Demand, python: str) -> list[str]:
-    """Distributions in the newest solution for the companions alone: faster-whisper brings ctranslate2. Of
-    those that have sources alone, what these ask for counts: openai-whisper brings torch.
+    """Frameworks in the newest solution for the companions alone: faster-whisper brings ctranslate2. A
+    companion that has sources alone brings what it asks for: openai-whisper brings torch.
 
     Raises:
         NoSolutionError: There is none; the resolver says why.

@@ -10,11 +10,11 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
-from builder.plan.facts.rules import PYTORCH, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
 from builder.plan.resolve.last import LastRelease, last_release
-from builder.plan.resolve.proof import BROKEN, brought, prove
+from builder.plan.resolve.proof import brought, prove
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
 from builder.plan.resolve.substitutes import Substitution, joined, nearest
@@ -199,7 +199,7 @@ def _on_any_python(
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[list[Proposal], list[str]]:
-    """As :func:`_standing`; if that finds none, on the Pythons that what stands beside has wheels for.
+    """As :func:`_standing`; if that finds none, on the Pythons that the companions have wheels for.
 
     With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
     """
@@ -269,7 +269,7 @@ def _standing(
     standing, refused = prove(possible, demand, index, limit, note)
     if not standing:
         reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
-        if any(text.startswith(BROKEN) for text in refused):
+        if any(text.startswith(BROKEN_SET) for text in refused):
             raise _BrokenSetError(
                 "\n  ".join(("the rules let it pass, and the files of the wheels do not:", *reasons)),
                 reasons=reasons,

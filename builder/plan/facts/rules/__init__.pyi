@@ -1,10 +1,11 @@
 from .beside import PYTORCH
 from .candidates import Choice, Combination, choices, platform_of
-from .checking import OF_MACHINE, OF_SET, check, check_candidate
+from .checking import BROKEN_SET, OF_MACHINE, OF_SET, broken_set, check, check_candidate
 from .finding import Finding, Outcome
 from .packages import bad_pairs
 
 __all__ = [
+    "BROKEN_SET",
     "OF_MACHINE",
     "OF_SET",
     "PYTORCH",
@@ -13,6 +14,7 @@ __all__ = [
     "Finding",
     "Outcome",
     "bad_pairs",
+    "broken_set",
     "check",
     "check_candidate",
     "choices",

@@ -101,6 +101,13 @@ OF_SET = (
     "numpy",
 )
 """Rules that judge wheels by one another, and so know more of a set that was resolved than of a cell."""
+BROKEN_SET = "the wheels that were resolved cannot work together"
+"""How :func:`broken_set` begins."""
+
+
+def broken_set(finding: Finding) -> str:
+    """The refusal of a set that was resolved, by what one of these rules finds."""
+    return f"{BROKEN_SET} ({finding.rule}: {finding.message})"
 
 
 def _findings(stack: Stack) -> Iterator[Finding]:
