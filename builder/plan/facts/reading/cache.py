@@ -88,33 +88,29 @@ class ReadingCache:
 
     def imports_of(self, cell: Cell, pinned: Pinned) -> ImportsProof:
         """What imports of the cell's packages lack, by what is kept of the lock's modules."""
-        from builder.plan.facts.reading.wheel_modules import has_no_others, imports_of
+        from builder.plan.facts.reading.wheel_modules import imports_of
 
-        whole = has_no_others(cell, pinned.base)
-        return imports_of(cell, pinned.wheels, self.wheel_folder, whole=whole)
+        return imports_of(cell, pinned.wheels, pinned.base, cache=self.wheel_folder)
 
     def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> ImportsProof:
         """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
-        from builder.plan.facts.reading.wheel_modules import has_no_others
-
-        return self._read_imports(cell, pinned.wheels, index, whole=has_no_others(cell, pinned.base))
+        return self._read_imports(cell, pinned.wheels, pinned.base, index)
 
     def _read_imports(
-        self, cell: Cell, wheels: Sequence[Wheel], index: Index, *, whole: bool
+        self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
     ) -> ImportsProof:
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
         read = opener(index, self._folder)
-        return imports_of(cell, wheels, self.wheel_folder, read, older(index), whole=whole)
+        return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
         """The truth of wheels that were resolved for a cell without a lock, read for the two proofs."""
-        from builder.plan.facts.reading.wheel_modules import has_no_others
-
         self.read_links(wheels, index)
-        lacking = self._read_imports(cell, wheels, index, whole=has_no_others(cell, None))
-        return self.with_proofs(Truth.of_lock(wheels, None), wheels, lacking)
+        return self.with_proofs(
+            Truth.of_lock(wheels, None), wheels, self._read_imports(cell, wheels, None, index)
+        )
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

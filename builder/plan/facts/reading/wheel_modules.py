@@ -62,7 +62,7 @@ class ImportsProof:
 
     lacks: tuple[Missing, ...] = ()
     unread: tuple[Wheel, ...] = ()
-    """Those that nobody has read, or of which imports come to a module that nobody has."""
+    """Wheels that nobody has read, and those with a module on the way that nobody has read."""
 
 
 Opener = Callable[[Wheel], WheelSources | None]
@@ -75,16 +75,16 @@ _THREADS = 8
 def imports_of(
     cell: Cell,
     wheels: Sequence[Wheel],
+    base: RegistryBase | RootfsBase | None,
+    *,
     cache: Path | None = None,
     opened: Opener | None = None,
     older: Releases | None = None,
-    *,
-    whole: bool,
 ) -> ImportsProof:
     """What imports of the packages that a cell names certainly lack, out of the wheels of its image.
 
-    Without ``opened`` by what is kept of them alone. Where a name is lacking, ``older`` releases are looked
-    through for it. ``whole``: the image has no other packages of Python.
+    Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
+    through for it. ``base`` None: nobody has resolved it yet.
     """
     collects = opened is None and gc.isenabled()
     if collects:
@@ -92,7 +92,7 @@ def imports_of(
     shelf: Mapping[str, _Shelved] = {}
     try:
         shelf = _shelf(wheels, cache, opened)
-        found = _proven(cell, shelf, whole=whole)
+        found = _proven(cell, shelf, whole=_has_no_others(cell, base))
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
@@ -149,10 +149,9 @@ def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, 
     return any(shelf[name].imports(unread.replace("-", "_")) is not False for name in way if name)
 
 
-def has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
+def _has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
     """Whether the image has no packages of Python but its wheels: those of a registry's base, and of Colab's
-    runtime, are read nowhere, and apt installs some beside what it is asked for. ``base`` None: nobody
-    resolved it yet.
+    runtime, are read nowhere, and apt installs some beside what it is asked for.
     """
     if cell.base.kind != "rootfs" or cell.profile != "plain":
         return False
