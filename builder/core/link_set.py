@@ -55,6 +55,11 @@ class LinkFile:
         )
 
 
+def numberless(path: str) -> str:
+    """A library's path without its numbers: of several that differ in a number alone, an import opens one."""
+    return re.sub(r"\d+", "#", path)
+
+
 _PART = re.compile(r"(?P<length>\d+)|B(?P<tag>\d+)|[CD][0-5]")
 
 
@@ -76,8 +81,8 @@ def stem(symbol: str) -> str | None:
 
 
 def other_forms(asked: Iterable[str], defined: Iterable[str]) -> list[str]:
-    """Symbols that are asked for, and of whose functions only others are there: with other arguments, or
-    strings of another C++ ABI."""
+    """Symbols that are asked for and not defined, if their function is defined in another form: with other
+    arguments, or strings of another C++ ABI."""
     there = set(defined)
     stems = {stem(symbol) for symbol in there} - {None}
     return sorted(symbol for symbol in asked if symbol not in there and stem(symbol) in stems)
@@ -167,12 +172,12 @@ class SetProof:
         return True if True in answers or not answers else None if None in answers else False
 
     def broken(self, wheel: str) -> list[list[FileProof]]:
-        """Its files that certainly fail. Of files that differ in a number alone, one is loaded: such stand
-        together, and only where all of them fail."""
+        """Its files that certainly fail. Those that are :func:`numberless` alike stand together, and only if
+        all of them fail."""
         groups: dict[str, list[FileProof]] = {}
         for proof in self.files:
             if proof.wheel == wheel:
-                groups.setdefault(re.sub(r"\d+", "#", proof.file), []).append(proof)
+                groups.setdefault(numberless(proof.file), []).append(proof)
         return [g for g in groups.values() if all(one.opened.loads is False and one.certain for one in g)]
 
 

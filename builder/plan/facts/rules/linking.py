@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.requirements import Requirement
 
 from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
-from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, other_forms, prove
+from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
 from builder.core.versions import at_least, contains, major, release, short
 from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
@@ -18,7 +18,7 @@ _VERSIONED = {
     **dict.fromkeys(("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"), "GLIBC"),
     "libstdc++.so.6": "GLIBCXX",
 }
-"""Libraries of a base, and those of their versions of symbols that are numbered in the order of release."""
+"""Libraries of a base, and the kind of each one's symbol versions that is numbered by release."""
 
 
 def links(stack: Stack) -> Iterator[Finding]:
@@ -51,8 +51,8 @@ def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
     for wheel in wheels if torch is not None else ():
         asking = {path: asked for path, asked in wheel.torch.items() if asked and wheel is not torch}
         groups: dict[str, list[str]] = {}
-        for path in asking:  # of files that differ in a number alone, one is opened: that of this PyTorch
-            groups.setdefault(re.sub(r"\d+", "#", path), []).append(path)
+        for path in asking:
+            groups.setdefault(numberless(path), []).append(path)
         forms = {path: other_forms(asked, defined) for path, asked in asking.items()}
         lacking = {
             path: forms[path] for group in groups.values() if all(map(forms.get, group)) for path in group
