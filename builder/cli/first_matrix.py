@@ -114,11 +114,11 @@ def matrix_text(wish: MatrixWish, lacks: Callable[[Base], str | None] | None = N
     """
     found = _found(wish, limit=1)
     taken = found.proposals[0]
-    text, refused = found.text, lacks(found.proposals[0].cell.base) if lacks is not None else None
+    text, refused = found.text, lacks(taken.cell.base) if lacks is not None else None
     if lacks is not None and refused is not None:
         others = _found(wish, limit=_OTHER_BASES).proposals
         other = next((one for one in others if lacks(one.cell.base) is None), None)
-        said = f"{found.proposals[0].cell.base} cannot be had here: {refused}"
+        said = f"{taken.cell.base} cannot be had here: {refused}"
         if other is None:
             say(f"! {said}; nor can another base")
         else:

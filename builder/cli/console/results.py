@@ -200,7 +200,7 @@ def write_job_files(
 
 def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> bytes:
     """The document: a suite for each matrix, a test case for each cell. Times are in seconds."""
-    from xml.etree import ElementTree as ET  # what an error needs is read without it
+    from xml.etree import ElementTree as ET  # an error's text needs no XML
 
     root = ET.Element("testsuites", {"name": _clean(command), **_counts(cases)})
     for suite in dict.fromkeys(case.suite for case in cases):

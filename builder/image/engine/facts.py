@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import yaml
 
+from builder.plan.lock import host_platform
+
 GpuRequest = Literal["gpus", "cdi"]
 """How a container asks for GPUs: Docker's ``--gpus all``, or the CDI device ``nvidia.com/gpu=all``."""
 
@@ -105,14 +107,13 @@ def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -
 
 def without_engine() -> EngineFacts:
     """What this machine alone tells, with Docker's defaults for the rest: for a command that is printed."""
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     return EngineFacts(
         version="",
         store="containerd",
         driver="",
         root="",
         disk_free=None,
-        platform=f"linux/{machine}",
+        platform=host_platform(),
         host="",
         gpu=gpu_facts({"Runtimes": {"nvidia": {}}}, local=True),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -38,18 +38,20 @@ def load(path: Path) -> Matrix:
     """
     text, problems = read(path)
     try:
-        document = read_document(compose(text, path, problems), path, problems)
-    except MatrixError as unread:
-        unread.message += _for_resolve(path, text)
+        return _matrix(path, text, problems)
+    except MatrixError as wrong:
+        wrong.message += _for_resolve(path, text)
         raise
+
+
+def _matrix(path: Path, text: str, problems: Problems) -> Matrix:
+    document = read_document(compose(text, path, problems), path, problems)
     before = problems.noted
     cells = expand(document, problems)
     complete = document.complete and problems.noted == before
     publish = read_publish(Reader(problems), document.publish, cells, complete=complete)
     if problems.noted:
-        error = problems.error()
-        error.message += _for_resolve(path, text)
-        raise error
+        raise problems.error()
     return Matrix(
         name=document.name, path=path, description=document.description, cells=cells, publish=publish
     )

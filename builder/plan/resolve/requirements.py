@@ -589,12 +589,11 @@ def from_notebook(path: Path) -> Wishes:
 
 def _imported(code: str) -> str | None:
     """The requirement of the first framework that a notebook's code imports."""
-    for name in re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE):
-        for wanted in (canonical(name), f"{canonical(name)}-gpu", f"{canonical(name)}paddle-gpu"):
-            if load().is_framework(wanted):
-                old = wanted == "tensorflow" and re.search(r"^%tensorflow_version 1", code, re.MULTILINE)
-                return f"{wanted}<2" if old else wanted
-    return None
+    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
+    imports = re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)
+    name = next((wanted[module] for module in imports if module in wanted), None)
+    old = name == "tensorflow" and re.search(r"^%tensorflow_version 1", code, re.MULTILINE)
+    return f"{name}<2" if old else name
 
 
 def _install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:

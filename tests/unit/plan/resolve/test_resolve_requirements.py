@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.core.errors import UsageError
+from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import (
     MOST_BYTES,
     from_arguments,
@@ -406,3 +407,15 @@ def test_another_tools_file_is_told_with_what_to_type(tmp_path, name, text, said
         from_requirements(path)
     assert said in raised.value.message
     assert hint in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in load().registry if row.distribution], ids=lambda row: row.name
+)
+def test_a_notebook_without_pip_is_answered_by_the_framework_that_it_imports(tmp_path: Path, row) -> None:
+    path = tmp_path / "n.ipynb"
+    code = f"import os\nfrom {row.module}.x import y"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": code}]}))
+    with pytest.raises(UsageError) as none:
+        from_notebook(path)
+    assert f"rtbuild resolve {row.distribution}`" in str(none.value.hint)
