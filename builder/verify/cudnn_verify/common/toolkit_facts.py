@@ -10,7 +10,8 @@ from .tables import read_patterns
 from .versions import dotted, numbers
 
 _NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
-_OWN_CAPABILITY = "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | paste -sd ';')"
+_OWN = "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | %s)"
+_OWN_CAPABILITY = _OWN % "paste -sd ';'"
 """What the driver says of the cards here, as ``TORCH_CUDA_ARCH_LIST`` has it."""
 
 
@@ -202,7 +203,7 @@ TOOLKIT_FACTS = {
     "newer-nvcc-name": lambda r: (_newer_nvcc(r) or "").replace(".", "-") or None,
     "card-code": _card_code,
     "card-plain": lambda r: dotted(r.capability[:2]) if r.capability else _OWN_CAPABILITY,
-    "card-specific": lambda r: _card_code(r).replace("paste -sd ';'", "sed s/$/a/ | paste -sd ' '"),
+    "card-specific": lambda r: _card_code(r) if r.capability else _OWN % "sed s/$/a/ | paste -sd ' '",
     "arch-asked": lambda r: _arch_asked(r) is not None,
     "toolkit-name": lambda r: (_toolkit_for(r) or "").replace(".", "-") or None,
     "toolkit-of-torch": lambda r: _toolkit_of_words(r),

@@ -22,6 +22,7 @@ from .suite_reference import (
     UNIT,
     WHOLE,
     attention_reference,
+    bounds_of,
     boxes_to_suppress,
     fused_reference,
     invertible,
@@ -126,10 +127,10 @@ class ArraySuites(object):
         a result, too.
         """
         rows = []
-        for part, tensor, (right, largest, norm, lines), factor in zip(parts, tensors, wanted, times):
-            bounds = {"largest": 2.0 * factor * largest, "norm": factor * norm}
-            bounds["rows"] = [factor * line for line in lines] if lined else None
-            rows.append(self.row("%s: %s" % (what, part), tensor, right, MOVED, **bounds))
+        for part, tensor, moved, factor in zip(parts, tensors, wanted, times):
+            bounds = bounds_of(moved, factor, 2.0 * factor)
+            bounds["rows"] = bounds["rows"] if lined else None
+            rows.append(self.row("%s: %s" % (what, part), tensor, moved[0], MOVED, **bounds))
         return rows
 
     def offered(self, dtype):

@@ -89,6 +89,14 @@ def moved_bounds(compute, arrays, unit, noise, rounds=MOVES):
     return found
 
 
+def bounds_of(moved, times, largest):
+    """The judge's bounds for one result of :func:`moved_bounds`: ``times`` its norms, ``largest`` times its
+    greatest distance.
+    """
+    _, distance, norm, rows = moved
+    return {"largest": largest * distance, "norm": times * norm, "rows": [times * row for row in rows]}
+
+
 def _row_norms(offs):
     """How large each row's 2-norm may be, of its moves; of an array without rows nothing."""
     width = offs[0].shape[-1]

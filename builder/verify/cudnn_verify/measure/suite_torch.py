@@ -27,6 +27,7 @@ from .suite_reference import (
     WHOLE,
     adam_reference,
     attention_reference,
+    bounds_of,
     boxes_to_suppress,
     convolution_bounds,
     fused_reference,
@@ -277,12 +278,11 @@ class TorchSuites(object):
                     raise
                 self.skipped[what] = str(error).splitlines()[0][:200]
                 continue
-            for part, tensor, (right, largest, norm, lines) in zip(
+            for part, tensor, moved in zip(
                 ("output", "dq", "dk", "dv"), (out, q.grad, k.grad, v.grad), wanted
             ):
-                bounds = {"largest": 2.0 * TIMES * largest, "norm": TIMES * norm}
-                bounds["rows"] = [TIMES * line for line in lines]
-                rows.append(self.row("%s: %s" % (what, part), tensor, right, MOVED, **bounds))
+                bounds = bounds_of(moved, TIMES, 2.0 * TIMES)
+                rows.append(self.row("%s: %s" % (what, part), tensor, moved[0], MOVED, **bounds))
         return rows
 
     def _attend(self, backend, operands, options):
@@ -323,10 +323,9 @@ class TorchSuites(object):
             self.poison(x, x.sum(-1))
             y = function(x, w, b)
             y.backward(api.ones_like(y))
-            for part, tensor, (right, largest, norm, lines) in zip(("sums", "gradient"), (y, x.grad), wanted):
-                bounds = {"largest": 4.0 * largest, "norm": 4.0 * norm}
-                bounds["rows"] = [4.0 * line for line in lines]
-                rows.append(self.row("%s: %s" % (how, part), tensor, right, MOVED, **bounds))
+            for part, tensor, moved in zip(("sums", "gradient"), (y, x.grad), wanted):
+                bounds = bounds_of(moved, 4.0, 4.0)
+                rows.append(self.row("%s: %s" % (how, part), tensor, moved[0], MOVED, **bounds))
         ending = ".cubin" if self.driver else ".so"
         made = sum(name.endswith(ending) for _, _, names in os.walk(folder) for name in names)
         told = dict(rows[0], what="a %s file was compiled" % ending, basis=EXACT, norm=None, rows=None)
@@ -367,11 +366,9 @@ class TorchSuites(object):
         names += ["%s at the end" % name for name in ("w1", "b1", "w2")] + ["losses"]
         rows = []
         for at, (name, tensor) in enumerate(zip(names, first + weights + [api.stack(losses)])):
-            reference, largest, norm, lines = wanted[at]
             times = TIMES if at < 3 else 8.0  # the same rounding in each step adds up; moves at random do not
-            bounds = {"largest": 2.0 * times * largest, "norm": times * norm}
-            bounds["rows"] = [times * line for line in lines]
-            rows.append(self.row("%s, %s" % (name, dtype), tensor, reference, MOVED, **bounds))
+            bounds = bounds_of(wanted[at], times, 2.0 * times)
+            rows.append(self.row("%s, %s" % (name, dtype), tensor, wanted[at][0], MOVED, **bounds))
         falls = dict(rows[-1], what="the loss falls", basis=EXACT, norm=None, rows=None, largest=0.0)
         fell = float(losses[-1]) < 0.9 * float(losses[0])
         rows.append(dict(falls, found=[float(fell)], wanted=[1.0]))
@@ -407,9 +404,9 @@ class TorchSuites(object):
         for step in range(1, 4):
             slopes = sent[step * len(shapes) : (step + 1) * len(shapes)]
             adam(weights, slopes, state[0], state[1], [], counts, eps=1e-8, maximize=False, **options)
-        for at, (weight, (right, largest, norm, lines)) in enumerate(zip(weights, wanted)):
-            bounds = {"largest": 4.0 * largest, "norm": 4.0 * norm, "rows": [4.0 * line for line in lines]}
-            rows.append(self.row("weight %d after three steps of Adam" % at, weight, right, MOVED, **bounds))
+        for at, (weight, moved) in enumerate(zip(weights, wanted)):
+            what, bounds = "weight %d after three steps of Adam" % at, bounds_of(moved, 4.0, 4.0)
+            rows.append(self.row(what, weight, moved[0], MOVED, **bounds))
         stream = io.BytesIO()
         self.api.save(weights, stream)
         stream.seek(0)
