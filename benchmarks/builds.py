@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import environments, growth, ours, pairs, peers, pulls, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder.core import resources
+from builder.core.files import write_whole
 from builder.core.model import RootfsBase
 from builder.image.compose.rootfs import cached_rootfs
 from builder.sources.debian.archive import Debian
@@ -132,8 +133,8 @@ def main() -> int:
         beside.replace(results_file)
     rows, page = (work / "rows.json", work / DOCUMENT.name) if args.small else (ROWS, DOCUMENT)
     measured = table.merged(json.loads(rows.read_text()) if rows.exists() else {}, results, site.plan)
-    rows.write_text(json.dumps(measured, indent=1) + "\n")
-    page.write_text(text := table.document(measured, site.plan))
+    write_whole(rows, (json.dumps(measured, indent=1) + "\n").encode())
+    write_whole(page, (text := table.document(measured, site.plan)).encode())
     sys.stdout.write(text)
     return 1 if left_out else 0
 

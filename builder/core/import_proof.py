@@ -35,7 +35,7 @@ _OF_EACH_MODULE = frozenset(
         "__warningregistry__",
     }
 )
-"""What no source of a module says, and each has."""
+"""Names that every module has, though its source defines none of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
 
 @dataclass(frozen=True)
 class Missing:
-    """What an import ends with; whose it is is said once the walk has come there."""
+    """What an import ends with. The walk fills in ``root`` and what follows when it comes to the module."""
 
     taking: str
     """The module that takes it: where a function is called, it may be another's."""

@@ -70,7 +70,7 @@ class Demand:
     """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
     index: tuple[str, ...] = ()
     wheels_for: frozenset[str] | None = None
-    """The Pythons that what stands beside has wheels for; None for any."""
+    """The Pythons that the companions have wheels for; None for any."""
 
     @property
     def built_for(self) -> str:

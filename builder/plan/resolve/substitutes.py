@@ -329,7 +329,7 @@ def _one_for_each_python(
 ) -> list[Proposal]:
     """The first proposal for each Python, on a Debian release if possible: only there code is compiled.
 
-    The Pythons that are nearest to those that what stands beside has wheels for come first.
+    The Pythons that are nearest to those that the companions have wheels for come first.
     """
     has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
     usual = dict.fromkeys(one.cell.python for one in itertools.islice(_proposals(demand, available), 200))
@@ -418,7 +418,7 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
 
 
 def _written_twice(answer: str, named: Sequence[str]) -> list[str]:
-    """Of packages that write the same files those that the rules do not say to keep, if one is to stay."""
+    """The packages to leave out of several that write the same files, if the rules say which one to keep."""
     found = re.search(
         r"(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. Keep (?P<one>[\w.-]+):", answer
     )

@@ -104,7 +104,7 @@ def lacking(message: str) -> list[str]:
 
 
 def asked_by_sources(message: str, asked: Sequence[str], target: Target, index: Index) -> Iterator[str]:
-    """The packages that those ask for of which the resolver's words say that they have sources alone."""
+    """What the packages ask for that, by the resolver's words, have sources alone."""
     for name in lacking(message):
         if (found := _source(_wanted(name, asked, message), target, index)) is not None:
             yield from (canonical(Requirement(text).name) for text in found[1].requires)

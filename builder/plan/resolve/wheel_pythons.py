@@ -14,7 +14,7 @@ _NEWEST_GLIBC = "2.41"
 
 
 def every_python() -> list[str]:
-    """Those that a system has or a framework's release has wheels for, the newest first."""
+    """The Pythons that a system has, or a framework's release has wheels for; the newest first."""
     tables = load()
     found = {python for system in tables.systems.values() for python in system.python}
     found |= {python for table in tables.frameworks.values() for row in table.rows for python in row.python}
@@ -24,9 +24,9 @@ def every_python() -> list[str]:
 def wheel_pythons(
     wishes: Collection[NamedRequirement], index: Index, platform: str
 ) -> dict[NamedRequirement, frozenset[str]]:
-    """Of requirements that have wheels for some Pythons and not for others, these Pythons.
+    """The Pythons of each requirement that has wheels for some Pythons and not for others.
 
-    One of which the index says nothing, or has sources alone, is left out.
+    A requirement is left out if the index does not answer about it, or has sources alone.
     """
     if not wishes:
         return {}

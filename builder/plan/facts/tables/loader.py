@@ -221,7 +221,7 @@ class SystemLibraryRow(Row):
     name: str
     """As loaders are asked for it: ``libGL.so.1``."""
     packages: tuple[str, ...]
-    """Each of which has it; the first is the one to name."""
+    """Each has the library; the first one is named, but after 64-bit time that which ends in ``t64``."""
     loaded_by: tuple[str, ...] = ()
     """Wheels for x86-64 whose import loads it, as requirements."""
 
