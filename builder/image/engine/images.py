@@ -86,18 +86,22 @@ class ImageStore:
     def built(self) -> dict[str, tuple[str, ...]]:
         """All images that rtbuild built, by the inputs of their recipes: their names, and then their ids."""
         found: dict[str, list[tuple[bool, str]]] = {}
-        for entry in self._listed(INPUTS_LABEL):
+        for entry in self._listed({"label": INPUTS_LABEL}):
             named = found.setdefault((entry.get("Labels") or {}).get(INPUTS_LABEL, ""), [])
             named += [*((False, name) for name in _names(entry)), (True, entry["Id"])]
         return {given: tuple(name for _, name in sorted(named)) for given, named in found.items()}
 
     def cells(self) -> dict[str, str]:
         """The cell of each named image that rtbuild built, by the image's name."""
-        found = self._listed(CELL_LABEL)
+        found = self._listed({"label": CELL_LABEL})
         return {name: (one.get("Labels") or {}).get(CELL_LABEL, "") for one in found for name in _names(one)}
 
-    def _listed(self, label: str) -> list[dict[str, Any]]:
-        """The engine's rows of the images with a label.
+    def named(self, pattern: str) -> list[str]:
+        """The names that fit a pattern of ``docker images``, such as ``rtbuild/*``."""
+        return [name for one in self._listed({"reference": pattern}) for name in _names(one)]
+
+    def _listed(self, filters: dict[str, str]) -> list[dict[str, Any]]:
+        """The engine's rows of some images.
 
         Engine 26.1 with the containerd store answers 404 if another process removes an image meanwhile.
         """
@@ -105,7 +109,7 @@ class ImageStore:
             pauses = [2.0, 0.5, 0.1]
             while True:
                 try:
-                    return list(self._client.api.images(filters={"label": label}))
+                    return list(self._client.api.images(filters=filters))
                 except docker.errors.NotFound:
                     if not pauses:
                         raise

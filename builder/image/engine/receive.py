@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ _BUFFER = 4 << 20
 RECEIVING = "rtbuild-receiving"
 """The repository that an image is in until it is known to be whole."""
 _NOTED = "receiving-"
+_OVER = 24 * 3600
+"""Seconds after which no build still needs a passing name, so that one whose note was lost goes, too."""
 _NO_LAYER = "application/vnd.rtbuild.blob"
 """The media type of a layer that an engine keeps and does not unpack."""
 
@@ -83,9 +86,10 @@ def passing_names(images: ImageStore) -> Iterator[Callable[[str], str]]:
     """Gives names in the engine, by their tags, that are gone when the block ends.
 
     They are noted in a locked file. The kernel frees the lock if this process is killed, and
-    :func:`sweep_passing` of a later one removes them.
+    :func:`sweep_passing` of a later one removes them. The time in their names serves where a removed cache
+    took the note with it.
     """
-    token = uuid.uuid4().hex[:12]
+    token = f"{int(time.time())}-{uuid.uuid4().hex[:12]}"
     images.memory.mkdir(parents=True, exist_ok=True)
     noted = images.memory / f"{_NOTED}{token}"
     with locked(noted) as file:
@@ -107,6 +111,10 @@ def sweep_passing(images: ImageStore) -> None:
     for noted in images.memory.glob(f"{_NOTED}*"):
         if try_lock(noted):
             _forget(images, noted)
+    for name in images.named(f"{RECEIVING}/*"):
+        begun = name.removeprefix(f"{RECEIVING}/").partition("-")[0]
+        if begun.isdecimal() and int(begun) < time.time() - _OVER:
+            images.remove(name)
 
 
 def _forget(images: ImageStore, noted: Path) -> None:
