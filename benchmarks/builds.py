@@ -63,7 +63,8 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
         "ours-family-engine": partial(ours.family, site, "containerd"),
         "ours-matrix-engine": partial(ours.matrix, site, "containerd"),
     }
-    found["pulls"] = partial(pulls.pulls, site)
+    for name, pulled in site.plan.pulls.items():
+        found[name] = partial(pulls.pulls, site, pulled.family)
     found["growth"] = partial(growth.growth, site)
     for store in site.plan.matrix_stores:
         found.setdefault(f"peer-matrix-{store}", partial(peers.matrix, site, store))
@@ -74,7 +75,12 @@ def prepare(site: sessions.Site) -> None:
     """Download what is missing, before the network goes."""
     cache = resources.cache()
     index, debian = Index.from_user(), Debian(cache=cache)
-    for name in {site.plan.family, site.plan.matrix, "small"}:
+    for name in {
+        site.plan.family,
+        site.plan.matrix,
+        "small",
+        *(one.family for one in site.plan.pulls.values()),
+    }:
         for pinned in site.cells(name):
             index.fetch_all(pinned.wheels, cache=cache)
             if isinstance(pinned.base, RootfsBase):

@@ -14,7 +14,7 @@ from uv import find_uv_bin
 
 from benchmarks.ours import Ours
 from benchmarks.rig import PROGRAM, run
-from benchmarks.sessions import Figures, Site
+from benchmarks.sessions import MODULES, Figures, Site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ class _Peer:
             command = [find_uv_bin(), *words, "--require-hashes", "-r", "requirements.txt"]
             filled, _ = run(command, env=env, cwd=self._ours.folder)
             install = made + filled
-        program = [str(self._folder / "bin/python"), "-c", f"import {self._site.plan.imports}"]
+        program = [str(self._folder / "bin/python"), "-c", f"import {MODULES[self._site.plan.family]}"]
         first, _ = run(program, env=env, cwd=self._ours.folder)
         return {"install": install, "import": first}
 

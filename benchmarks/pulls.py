@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.ours import Ours
 from benchmarks.peers import DOCKERFILE, UV_DOCKERFILE, base_image, plain, push_buildkit, warm
 from benchmarks.rig import BenchError, Engine, disk_speed
-from benchmarks.sessions import REPOSITORY, Figures, Site
+from benchmarks.sessions import MODULES, REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
     from benchmarks.rig import Registry, Store
@@ -27,25 +27,25 @@ STORES: tuple[Store, ...] = ("containerd", "overlay2")
 KINDS = ("ours", "plain", "uv")
 
 
-def pulls(site: Site) -> Figures:
+def pulls(site: Site, family: str) -> Figures:
     """Every round's figures by store, kind and image. BenchError if an image is not pulled."""
     with site.rig("containerd") as (registry, engine):
         if engine is None:
             raise BenchError("no engine was started to build the peers' images")
-        images = {"ours": _ours(site), **_peers(site, engine)}
+        images = {"ours": _ours(site, family), **_peers(site, engine, family)}
         engine.destroy()  # the peers are in the registry alone from here on
         sizes = _sizes(registry, images)
         rounds: dict[Store, list[Figures]] = {store: [] for store in STORES}
         for number in range(ROUNDS):
             for store, found in rounds.items():
-                found.append(_round(site, store, images, number))
+                found.append(_round(site, store, family, images, number))
         return {store: {"rounds": found, "sizes": sizes} for store, found in rounds.items()}
 
 
-def _ours(site: Site) -> dict[str, str]:
+def _ours(site: Site, family: str) -> dict[str, str]:
     """rtbuild's images in the registry, by what they are."""
-    first, following, other = (pinned.cell.id for pinned in site.cells(site.plan.family)[:3])
-    ours, found = Ours(site, None, site.plan.family), {}
+    first, following, other = (pinned.cell.id for pinned in site.cells(family)[:3])
+    ours, found = Ours(site, None, family), {}
     for name, cell in (("first", first), ("next", following), ("base", other)):
         found[name] = ours.build(cell)["digests"][cell]
     ours.change_probe()
@@ -53,9 +53,9 @@ def _ours(site: Site) -> dict[str, str]:
     return {name: f"{REPOSITORY}/ours@{digest}" for name, digest in found.items()}
 
 
-def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
+def _peers(site: Site, engine: Engine, family: str) -> dict[str, dict[str, str]]:
     """The plain images and those of uv in the registry: the first and the next release."""
-    cells = dict(zip(("first", "next"), site.cells(site.plan.family)[:2], strict=True))
+    cells = dict(zip(("first", "next"), site.cells(family)[:2], strict=True))
     found: dict[str, dict[str, str]] = {"plain": {}, "uv": {}}
     with tempfile.TemporaryDirectory(dir=site.work) as folder:
         wheels = site.wheels(cells.values())
@@ -74,13 +74,14 @@ def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
     return found
 
 
-def _round(site: Site, store: Store, images: dict[str, dict[str, str]], number: int) -> Figures:
+def _round(site: Site, store: Store, family: str, images: dict[str, dict[str, str]], number: int) -> Figures:
     figures: Figures = {"load": round(os.getloadavg()[0], 1), "disk": round(disk_speed(site.work))}
+    module = MODULES[family]
     for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
         engine = Engine(site.work / "engine", store)
         try:
             engine.start()
-            figures[kind] = {name: _pulled(engine, image, site) for name, image in images[kind].items()}
+            figures[kind] = {name: _pulled(engine, image, module) for name, image in images[kind].items()}
         finally:
             engine.destroy()
         said = (f"{name} {one['pull']:.1f} + {one['import']:.1f} s" for name, one in figures[kind].items())
@@ -88,12 +89,12 @@ def _round(site: Site, store: Store, images: dict[str, dict[str, str]], number: 
     return figures
 
 
-def _pulled(engine: Engine, image: str, site: Site) -> dict[str, float]:
+def _pulled(engine: Engine, image: str, module: str) -> dict[str, float]:
     """Seconds of the pull and of the first import, and what the engine used for the pull."""
     before = engine.totals()
     pull, _ = engine.docker("pull", "--quiet", image)
     used = {name: value - before[name] for name, value in engine.totals().items()}
-    command = ["run", "--rm", "--network=none", image, "python3", "-c", f"import {site.plan.imports}"]
+    command = ["run", "--rm", "--network=none", image, "python3", "-c", f"import {module}"]
     first, _ = engine.docker(*command)
     return {"pull": pull, "import": first, **used}
 

@@ -22,7 +22,7 @@ from builder.pipeline import Locks
 from builder.plan.matrix import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from benchmarks.rig import Store
     from builder.core.model import Pinned, Wheel
@@ -36,6 +36,23 @@ LINE = 36.0
 """Megabytes a second in the row of empty caches: 2.24 GB of wheels in 62 s, as on a new machine."""
 
 
+MODULES = {"tf": "tensorflow", "sklearn": "sklearn", "small": "numpy"}
+"""The module whose first import counts, by family."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pulls:
+    """Images that are pulled: a family's first cell, its next release and the first on another base."""
+
+    family: str
+    title: str
+    """What the rows of these images begin with."""
+    disk: int
+    """Bytes that they take: eight images in a registry, and two in an engine, packed and unpacked."""
+    limits: tuple[float, float, float]
+    """Of a first pull by the plain one and by that of uv; of each later one by the plain one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What the sessions measure with: real families, or small wheels to try the benchmark itself."""
@@ -47,12 +64,8 @@ class Plan:
     matrix_stores: tuple[Store, ...]
     disk: int
     """Bytes that the hungriest session takes, but for the pulls."""
-    pull_disk: int
-    """Bytes that the pulls take: eight images in a registry, and two in an engine, packed and unpacked."""
-    pull_limits: tuple[float, float, float]
-    """Of a first pull by the plain one and by that of uv; of each later one by the plain one."""
-    imports: str
-    """The module whose first import counts."""
+    pulls: Mapping[str, Pulls]
+    """By their sessions."""
     describe: str
 
 
@@ -61,9 +74,12 @@ FULL = Plan(
     matrix="cupy4",
     matrix_stores=("overlay2",),
     disk=20_000_000_000,
-    pull_disk=28_000_000_000,
-    pull_limits=(0.35, 0.8, 0.08),
-    imports="tensorflow",
+    pulls={
+        "pulls": Pulls(family="tf", title="pull", disk=28_000_000_000, limits=(0.35, 0.8, 0.08)),
+        "pulls-small": Pulls(
+            family="sklearn", title="pull of a small image", disk=4_000_000_000, limits=(0.55, 0.8, 0.55)
+        ),
+    },
     describe="TensorFlow 2.8.4, and 2.11.1 after it, on Debian 11 with NVIDIA's wheels for CUDA 11.8 and "
     "cuDNN 8.6 (4.5 GB unpacked); four releases of CuPy on the same CUDA wheels, baked on overlay2 alone: "
     "four plain images do not fit on the disk with the containerd store, which keeps them packed as well",
@@ -73,9 +89,7 @@ SMALL = Plan(
     matrix="small",
     matrix_stores=("overlay2", "containerd"),
     disk=3_000_000_000,
-    pull_disk=2_000_000_000,
-    pull_limits=(0.55, 0.8, 0.55),
-    imports="numpy",
+    pulls={"pulls": Pulls(family="small", title="pull", disk=2_000_000_000, limits=(0.55, 0.8, 0.55))},
     describe="small wheels, whose figures say nothing",
 )
 
@@ -163,7 +177,8 @@ class Site:
 def room(site: Site, name: str) -> str | None:
     """Why the session of this name does not fit on the disk; None where it does."""
     free = shutil.disk_usage(site.work).free
-    need = site.plan.pull_disk if name == "pulls" else site.plan.disk
+    pulled = site.plan.pulls.get(name)
+    need = pulled.disk if pulled else site.plan.disk
     if free >= need + _MARGIN:
         return None
     return f"it takes up to {need / 1e9:.0f} GB at {site.work}, and {free / 1e9:.0f} GB are free"
