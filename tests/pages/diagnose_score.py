@@ -88,8 +88,8 @@ harm.
 The ninth was graded so, too, 41 of its 52 threads being of 2026-05 and later: 19 answers name the true cause
 alone, 5 name it among two or three, 7 are half right, 6 wrong and 15 silent; 9 have a command that mends, 16
 one that comes near, 7 one that does harm. Four of its threads are of none of rtbuild's faults.
-148 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in six batches, and asked
-about each batch before mending with it. Their answers of that time are in the first runs by year.
+249 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in seven batches, and
+asked about each batch before mending with it. Their answers of that time are in the first runs by year.
 """
 
 

@@ -312,6 +312,17 @@ def _named_requirement(remedies):
     return None if found and found.startswith("torch>") else found
 
 
+def _before_removal(remedies):
+    """The releases of a package before the one of which a line tells that it took a name away; None for what
+    is chosen by CUDA, or with PyTorch.
+    """
+    told = remedies.detail
+    name = (told.get("package") or told.get("remover") or "").lower().replace("_", "-")
+    release = told.get("release") or told.get("since")
+    alone = name.replace("-", "_") in _PURE | {"numpy", "setuptools"}
+    return "%s<%s" % (name, release) if release and alone else None
+
+
 def _wheel_of_what(remedies):
     """NVIDIA's wheel of the library, another one than cuBLAS, of which a line names two releases."""
     name = re.sub("^lib|lt$", "", (remedies.detail.get("what") or "cublas").lower())
@@ -960,6 +971,7 @@ PACKAGE_FACTS = {
     "uv": lambda r: getattr(r.here, "uv", False),
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
+    "before-removal": _before_removal,
     "named-requirement": _named_requirement,
     "upgrade-both": _upgrade_both,
     "asker-release": _asker_release,
@@ -1075,6 +1087,12 @@ PACKAGE_FACTS = {
         ("cupy-cuda%sx" % r.detail[key] for key in ("cupy", "wheel") if r.detail.get(key)), None
     ),
     "conda-library": _conda_library,
+    "torch-named": lambda r: "torch" in getattr(r.here, "named", ()),
+    "cuda-13-told": lambda r: 13 in getattr(r.here, "cuda_named", ()),
+    "card-is-new": lambda r: bool(r.capability) and r.capability >= (10, 0),
+    "kernels-elsewhere": lambda r: (
+        getattr(r.here, "kernels_elsewhere", False) and "torch" not in r.here.packages
+    ),
     "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
     "kubernetes": lambda r: getattr(r.here, "kubernetes", False),
     "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),

@@ -470,6 +470,7 @@ CONDITIONS = {
         len(facts.cuda_named) == 2 and "the text is about CUDA %d and %d" % tuple(sorted(facts.cuda_named))
     ),
     "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
+    "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
@@ -497,6 +498,7 @@ CONDITIONS = {
     "memory-own": _memory_own,
     "python-apart": lambda facts, detail: python_apart(Remedies(facts, detail)),
     "cublas-of-2.10": _cublas_of_2_10,
+    "gpus-not-given": lambda facts, _: facts.gpus_not_given and "the container was started without the cards",
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
     "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
     "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",

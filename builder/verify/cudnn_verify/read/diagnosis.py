@@ -17,6 +17,10 @@ from .text_facts import TextFacts, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "facts": FITS, "fits": FITS, "proves": PROVES}
+_INSTALLERS = ("pip", "conda", "apt", "winget")
+"""Where commands change what is installed. For a cause that a class of messages has in the second place the
+look decides first.
+"""
 _SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
 # A line of a program: what it would print is no evidence that it printed it.
 _PROGRAM_TEXT = re.compile(
@@ -243,7 +247,8 @@ def _hits(lines, signatures, facts):
         index = match and bisect_right(starts, match.start()) - 1
         hit = match and _hit(signature, match, lines, index, facts)
         if hit:
-            taken.append(match.span())
+            if hit.causes or not signature.causes or signature.kind != "class":
+                taken.append(match.span())
             yield hit
 
 
@@ -299,6 +304,8 @@ def _row(cause, finding, facts):
     sure = strength == PROVES or len(finding.causes) == 1
     remedies = Remedies(facts, dict(finding.detail, sure=sure), signature.systems)
     commands = [] if silent else remedies.commands(cause)
+    if signature.kind == "class" and not sure and cause != finding.causes[0]:
+        commands = [command for command in commands if command.where not in _INSTALLERS]
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
     commands += [image] if image else []
