@@ -368,6 +368,7 @@ CONDITIONS = {
         _OF_ANY_CUDA.search(detail["matched"])
         and "CUDA 12 and 13 both have this library: none of any is where the loader looks"
     ),
+    "ptx-refused": lambda facts, _: facts.ptx_refused and "its PTX was refused, too",
     "dev-package-told": lambda facts, _: (
         facts.no_dev_package
         and facts.kernels_at_run
