@@ -34,6 +34,8 @@ _ERROR = re.compile(r"\w*(?:Error|Exception|Warning): ")
 _FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
 _SHORT, _END = 600, 400
 """Lines of a text that is compared with the classes of messages, and of a longer one's end."""
+_AGAIN = 40
+"""Places of one signature that no other one gets: programs log a line again and again."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
@@ -173,15 +175,15 @@ def _unwrapped(lines):
     last is as long as the window is wide.
     """
     width = max([len(line.text) for line in lines if len(line.text) <= 250] or [0])
-    whole, before = [], 0
+    whole, before = [], ""
     for line in lines:
-        listed = _ITEM.match(line.text) or _ERROR.match(line.text)
-        if before and width >= 40 and width - 1 <= before <= width and not listed:
-            blank = " " * (width - before)  # at the window's edge it was lost
+        apart = _ITEM.match(line.text) or _ERROR.match(line.text) or line.text == before
+        if before and width >= 40 and width - 1 <= len(before) <= width and not apart:
+            blank = " " * (width - len(before))  # at the window's edge it was lost
             whole[-1] = whole[-1]._replace(text=whole[-1].text + blank + line.text)
         else:
             whole.append(line)
-        before = len(line.text)
+        before = line.text
     return whole
 
 
@@ -249,6 +251,9 @@ def _hits(lines, signatures, facts):
         if hit:
             if hit.causes or not signature.causes or signature.kind != "class":
                 taken.append(match.span())
+                # a line that is logged again is no line of a less exact signature
+                again = words.matches(signature.pattern, signature.text, text)
+                taken += [other.span() for other in islice(again, _AGAIN)]
             yield hit
 
 

@@ -1379,3 +1379,12 @@ def test_a_look_decides_for_no_other_cause_than_those_that_are_listed():
         look = _look_for(list(row.causes), [{}], TextFacts([]))
         told = set(named.findall(look["decides"])) & set(CAUSES)
         assert not told - set(row.causes) or len(told & set(row.causes)) > 1, (row.id, look)
+
+
+def test_a_line_that_is_logged_twice_has_the_causes_of_one():
+    different = []
+    for row in (row for row in read_signatures() if row.kind == "proves"):
+        once, twice = (diagnose_score.answer("\n".join([row.example] * count)) for count in (1, 2))
+        if [one["cause"] for one in once["causes"]] != [one["cause"] for one in twice["causes"]]:
+            different.append(row.id)
+    assert different == []
