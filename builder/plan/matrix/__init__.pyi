@@ -1,12 +1,9 @@
-from .amendment import Replacement, amend
-from .bases import DEBIAN_SUITES
-from .entry_text import entry
+from .amendment import Replacement, amend, entry
 from .expand import cell_id, load
-from .nodes import Hole, Items, Node, Scalar, Table, compose
+from .nodes import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
 from .profiles import PROFILE_PYTHON
 from .selection import Selection, matches, select
-from .source import Problems, nearest, read
-from .values import BadValue, seconds
+from .values import DEBIAN_SUITES, BadValue, seconds
 
 __all__ = [
     "DEBIAN_SUITES",

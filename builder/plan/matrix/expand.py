@@ -13,15 +13,11 @@ from typing import Literal, cast
 from builder.core.errors import MatrixError
 from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
 from builder.plan.matrix import keys, profiles
-from builder.plan.matrix.bases import parse_base, parse_reference
-from builder.plan.matrix.document import Axes, MatrixDocument, Rule, Setting
-from builder.plan.matrix.nodes import compose
-from builder.plan.matrix.publishing import read_publish
-from builder.plan.matrix.reader import Reader
-from builder.plan.matrix.requirements import pin
-from builder.plan.matrix.sections import read_document
+from builder.plan.matrix.nodes import Problems, compose, nearest, read
+from builder.plan.matrix.reader import Reader, Setting
+from builder.plan.matrix.sections import Axes, MatrixDocument, Rule, read_document, read_publish
 from builder.plan.matrix.selection import matches
-from builder.plan.matrix.source import Problems, nearest, read
+from builder.plan.matrix.values import exact_release, parse_base, parse_reference
 
 MOST_CELLS = 4_096
 LONGEST = 128
@@ -211,7 +207,7 @@ def cell_id(cell: Cell) -> str:
 
     Two cells can get the same id (they differ in packages alone, say); the caller looks for that.
     """
-    parts = ["".join(pin(text) or text) for text in cell.frameworks]
+    parts = ["".join(exact_release(text) or text) for text in cell.frameworks]
     parts += [f"py{cell.named_python}", _base(cell.base)]
     if cell.cuda.provider == "wheels":
         parts.append(_cudnn(cell.cuda.packages))
@@ -247,7 +243,7 @@ def _base(base: Base) -> str:
 
 def _cudnn(packages: Sequence[str]) -> str:
     for text in packages:
-        pinned = pin(text)
+        pinned = exact_release(text)
         if pinned and re.fullmatch(r"nvidia-cudnn-cu\d+", pinned[0]):
             return f"cudnn{pinned[1]}"
     return "cudawheels"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from builder.plan.matrix import bases, requirements, values
+from builder.plan.matrix import values
 from builder.plan.matrix.values import Syntax
 
 Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
@@ -24,13 +24,13 @@ class Key:
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-_SYNTAXES = vars(values) | vars(bases) | vars(requirements)
 
 
 def _keys(section: str) -> dict[str, Key]:
     table = _TABLES[section]
     return {
-        name: Key(**row | {"name": name, "syntax": _SYNTAXES[row["syntax"]]}) for name, row in table.items()
+        name: Key(**row | {"name": name, "syntax": getattr(values, row["syntax"])})
+        for name, row in table.items()
     }
 
 

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core.model import Profile
 from builder.core.versions import without_marker
-from builder.plan.matrix.requirements import parse
+from builder.plan.matrix.values import parse
 
 # Versions of Colab's own runtime, the same in all lists from 2025.07 to 2026.07:
 # https://github.com/googlecolab/backend-info/blob/main/pip-freeze.gpu.txt

@@ -1,15 +1,25 @@
 """Nodes to checked texts, in small steps, each of which notes errors with their places."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from builder.core.model import Span
 from builder.plan.matrix import keys
-from builder.plan.matrix.document import CellSettings, Glob, Setting
 from builder.plan.matrix.keys import Key
-from builder.plan.matrix.nodes import Hole, Items, Node, Scalar, Table, is_empty
+from builder.plan.matrix.nodes import (
+    Hole,
+    Items,
+    Node,
+    Problems,
+    Scalar,
+    Table,
+    character,
+    did_you_mean,
+    is_empty,
+    nearest,
+)
 from builder.plan.matrix.selection import BadGlob, braces
-from builder.plan.matrix.source import Problems, character, did_you_mean, nearest
 from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
 
 MOST_ITEMS = 2000
@@ -17,6 +27,34 @@ MOST_ITEMS = 2000
 
 _Shape = TypeVar("_Shape", Items, Table)
 _KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of one key, checked. A list whatever its key: one item for a scalar, ``NAME=value`` items for
+    ``env``, for ``cuda`` the provider and then its packages, for ``python`` the version and then where it is
+    from, ``name`` or ``name: needs`` for builds."""
+
+    items: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CellSettings:
+    """Keys of a cell: those of ``defaults``, or of one entry of ``include``."""
+
+    settings: Mapping[str, Setting]
+    given: frozenset[str]
+    """Also the keys that are misspelt or whose values are wrong, so that they are not called missing."""
+    span: Span
+    sound: bool
+    """False if an error was noted in it: no cells are made of it, so no error follows from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    text: str
+    span: Span
 
 
 class Reader:

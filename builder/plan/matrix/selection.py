@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from builder.core.errors import NothingSelectedError, UsageError
 from builder.core.model import Cell
-from builder.plan.matrix.source import closest
+from builder.plan.matrix.nodes import closest
 
 MOST = 1_000
 """Patterns that the braces of one glob may stand for."""

@@ -1,14 +1,23 @@
-"""The syntax of plain values. A check takes the text of a scalar and gives back its normal form."""
+"""The syntax of values: a check takes the text of a scalar and gives back its normal form.
+
+Requirements are strings as Python's packages know them (PEP 508); a base is a reference to an image of a
+registry, or ``rootfs:debian/<suite>``.
+"""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-from builder.core.model import OLDEST_PYTHON
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from builder.core.model import OLDEST_PYTHON, Base
 from builder.core.suites import SUITES
-from builder.plan.matrix.source import did_you_mean
+from builder.plan.matrix.nodes import did_you_mean, nearest
 
 
 @dataclass(eq=False)
@@ -177,6 +186,165 @@ def _tag(text: str) -> str:
     return text
 
 
+# -- requirements
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Requirement:
+    """A requirement out of a matrix. Raises :class:`BadValue` at the character that stops the parser."""
+    try:
+        return Requirement(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        place = getattr(error.__cause__, "span", None)
+        offset, end = place if isinstance(place, tuple) else (0, 0)
+        width = max(1, end - offset) if offset else 0
+        message = f"'{text}' is no requirement: {reason[:1].lower()}{reason[1:]}"
+        raise BadValue(message, _repair(text), offset, width) from error
+
+
+def _repair(text: str) -> str:
+    if text.startswith("-"):
+        return "options of pip have no place here; extra package indexes go under 'index'"
+    written = re.fullmatch(
+        r"([A-Za-z][\w.]*(?:-[A-Za-z][\w.]*)*)(\[[\w,-]*\])?\s*[=:@ -]\s*v?(\d[\w.!+]*)", text
+    )
+    if written:
+        name, extras, version = written.groups(default="")
+        return f"did you mean '{name}{extras}=={version}'?"
+    return "write it as in requirements.txt: 'numpy==1.23.5', 'setuptools<81'"
+
+
+def _requirement(text: str) -> str:
+    if re.match("[^;@]*===", text):  # releases of packaging differ in whether `numpy===` can be parsed
+        raise BadValue(f"'{text}' compares versions as text, by '==='", "write '=='")
+    parsed = parse(text)
+    if parsed.url is not None and "://" not in parsed.url:
+        raise BadValue(f"'{text}' is no requirement", _repair(text))
+    if parsed.url is not None:
+        hint = f"write '{parsed.name}==X.Y.Z', and the package index that has it under 'index'"
+        raise BadValue(f"'{text}' names a file by its URL", hint)
+    return str(parsed)
+
+
+def _framework(text: str) -> str:
+    """``Torch == 2.1.0+cu118`` → ``torch==2.1.0+cu118``."""
+    _requirement(text)
+    parsed = parse(text)
+    specifiers = list(parsed.specifier)
+    hint = f"a cell holds one version: '{parsed.name}==X.Y.Z'"
+    if not specifiers:
+        raise BadValue(f"the framework '{text}' has no version", hint)
+    if len(specifiers) > 1 or specifiers[0].operator != "==":
+        raise BadValue(f"the framework '{text}' is not pinned by '=='", hint)
+    if specifiers[0].version.endswith(".*"):
+        raise BadValue(f"the framework '{text}' is pinned to a range", hint)
+    if parsed.marker is not None:
+        hint = "a cell knows its Python and platform; say it with 'exclude' or 'include'"
+        raise BadValue(f"the framework '{text}' has a condition", hint)
+    extras = f"[{','.join(sorted(map(canonicalize_name, parsed.extras)))}]" if parsed.extras else ""
+    return f"{canonicalize_name(parsed.name)}{extras}=={Version(specifiers[0].version)}"
+
+
+def exact_release(text: str) -> tuple[str, str] | None:
+    """Name and version of a requirement that allows one version only; None for any other."""
+    parsed = parse(text)
+    specifiers = list(parsed.specifier)
+    if len(specifiers) != 1 or specifiers[0].operator != "==" or specifiers[0].version.endswith(".*"):
+        return None
+    return canonicalize_name(parsed.name), str(Version(specifiers[0].version))
+
+
+_PROJECT = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+
+
+def _project(text: str) -> str:
+    """``Lazr.URI`` → ``lazr-uri``."""
+    if not re.fullmatch(_PROJECT, text):
+        hint = "the name alone; its version goes under 'pip', as name==1.2"
+        raise BadValue(f"'{text}' is no name of a package", hint)
+    return canonicalize_name(text)
+
+
+# -- bases
+
+
+ROOTFS = "rootfs:"
+DEBIAN_SUITES = ("bullseye", "bookworm", "trixie")
+"""Debian's releases with a Python that cudnn-verify runs on and packages that are still served."""
+
+# The grammar of https://github.com/distribution/reference/blob/main/reference.go
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?")
+_PATH = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*)*")
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseReference:
+    """``host/path:tag@digest``; ``path`` and at least one of the latter two are always there."""
+
+    host: str | None
+    path: str
+    tag: str | None
+    digest: str | None
+
+
+def parse_reference(text: str) -> BaseReference:
+    """An image reference in its parts. Raises :class:`BadValue`."""
+    rest, at, digest = text.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
+        found = f"; this one has {len(digest) - 7}" if digest.startswith("sha256:") else ""
+        hint = f"'sha256:' and 64 hexadecimal digits in lower case{found}"
+        raise BadValue(f"'{digest}' is no digest", hint, len(rest) + 1, len(digest))
+    last = rest.rpartition("/")[2]
+    _, colon, tag = last.partition(":")
+    name = rest[: len(rest) - len(tag) - 1] if colon else rest
+    if colon and not re.fullmatch(_TAG, tag):
+        hint = "up to 128 letters, digits, '_', '.' and '-', and no '.' or '-' in front"
+        raise BadValue(f"'{tag}' is no tag of an image", hint, len(name) + 1, len(tag))
+    first, slash, remainder = name.partition("/")
+    is_host = "." in first or ":" in first or first == "localhost"  # Docker's rule
+    host, path = (first, remainder) if slash and is_host else (None, name)
+    if host is not None and not _HOST.fullmatch(host):
+        raise BadValue(f"'{host}' is no host of a registry", "as in host.example:5000", 0, len(host))
+    if not _PATH.fullmatch(path):
+        lower = text.replace(path, path.lower(), 1)
+        meant = f"did you mean '{lower}'? " if _PATH.fullmatch(path.lower()) else ""
+        hint = f"{meant}write 'repository:tag' in lower case, or '{ROOTFS}debian/<suite>'"
+        raise BadValue(f"'{text}' is no image reference", hint)
+    if not tag and not digest:
+        hint = f"say which one is meant: '{text}:TAG', or '{text}@sha256:…'"
+        raise BadValue(f"the image '{text}' has neither a tag nor a digest", hint)
+    return BaseReference(host=host, path=path, tag=tag or None, digest=digest or None)
+
+
+def _base(text: str) -> str:
+    if "://" in text:  # not repeated: it may hold a login
+        raise BadValue("an image reference has no '://'", "write 'host/repository:tag'")
+    if not text.startswith(ROOTFS):
+        parse_reference(text)
+        return text
+    known = [f"{ROOTFS}debian/{suite}" for suite in DEBIAN_SUITES]
+    if text not in known:
+        distribution, _, suite = text.removeprefix(ROOTFS).rpartition("/")
+        close = nearest(suite, DEBIAN_SUITES) if distribution in {"", "debian"} else None
+        meant = f"did you mean '{ROOTFS}debian/{close}'? " if close else ""
+        hint = f"{meant}valid here: {', '.join(known)}"
+        raise BadValue(f"'{text}' is no root file system that rtbuild makes", hint)
+    return text
+
+
+def parse_base(text: str) -> Base:
+    """The base that a checked text names."""
+    if text.startswith(ROOTFS):
+        return Base(kind="rootfs", name=text.removeprefix(ROOTFS))
+    return Base(kind="registry", name=text)
+
+
+# -- every kind of value
+
+
 FORMAT_VERSION = Syntax(check=_format_version, choices=("1",), bare=("number",))
 # The strictest of the places where a matrix's name is used: a component of an image's repository,
 # https://github.com/distribution/reference/blob/main/reference.go
@@ -219,3 +387,11 @@ COMPRESSION = choice("compression", "zstd", "gzip")
 FLAG = choice("truth value", "true", "false", bare=("boolean",))
 PROSE = anything(longest=1000, prose=True)
 GLOB = anything(longest=400)
+PROJECT = Syntax(check=_project, pattern=_PROJECT)
+REQUIREMENT = Syntax(check=_requirement, pattern="[A-Za-z0-9].*")
+FRAMEWORK = Syntax(check=_framework, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])? *== *[^ ,;*]+ *")
+BASE = Syntax(
+    check=_base,
+    pattern=rf"{ROOTFS}debian/({'|'.join(DEBIAN_SUITES)})|(?!{ROOTFS})[A-Za-z0-9].*[:@].+",
+    longest=400,
+)

@@ -9,7 +9,6 @@ from typing import Any
 from builder.core.model import Cell
 from builder.core.versions import agree, key
 from builder.plan.facts.tables import Source
-from builder.plan.matrix import entry
 
 
 class Outcome(enum.StrEnum):
@@ -82,6 +81,8 @@ class Nearest:
 
     @property
     def yaml(self) -> str:
+        from builder.plan.matrix import entry  # with all that reads a matrix: few runs have a way out to show
+
         return "\n".join(entry(self.cell)) + "\n"
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.plan.matrix import keys, nodes, reader, source
-from builder.plan.matrix.bases import DEBIAN_SUITES
+from builder.plan.matrix import keys, nodes, reader
 from builder.plan.matrix.expand import MOST_CELLS
-from builder.plan.matrix.values import PLATFORM, PROVIDER
+from builder.plan.matrix.values import DEBIAN_SUITES, PLATFORM, PROVIDER
 
 TEXT = (Path(__file__).parents[4] / "docs" / "matrix.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
@@ -58,5 +57,5 @@ def test_names_and_limits_are_those_of_the_code():
     assert all(f"`{name}" in TEXT for name in (*PROVIDER.choices, *PLATFORM.choices))
     limits = re.search(r"- Limits: (.*)", TEXT)[1]
     numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", limits)]
-    assert numbers == [source.MAX_BYTES >> 20, source.MAX_LINE, MOST_CELLS, reader.MOST_ITEMS]
+    assert numbers == [nodes.MAX_BYTES >> 20, nodes.MAX_LINE, MOST_CELLS, reader.MOST_ITEMS]
     assert nodes.MAX_NODES > MOST_CELLS

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.core.model import Cell, Cuda
-from builder.plan.matrix.bases import parse_base
 from builder.plan.matrix.expand import LONGEST, cell_id
+from builder.plan.matrix.values import parse_base
 
 LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = "sha256:" + "0123456789abcdef" * 4

@@ -9,9 +9,7 @@ import pytest
 
 from builder.core.errors import MatrixError
 from builder.plan.matrix import values
-from builder.plan.matrix.bases import BASE, parse_reference
-from builder.plan.matrix.requirements import FRAMEWORK, REQUIREMENT
-from builder.plan.matrix.values import BadValue
+from builder.plan.matrix.values import BASE, FRAMEWORK, REQUIREMENT, BadValue, parse_reference
 
 DIGEST = "sha256:" + "0a" * 32
 
