@@ -10,7 +10,7 @@ from builder.plan.resolve import last_release
 
 if TYPE_CHECKING:
     from builder.plan.facts.tables.loader import Facts
-    from builder.plan.resolve.last import LastRelease
+    from builder.plan.resolve.refusals import LastRelease
 
 CARDS = ("K80", "GTX1080-Ti", "V100", "T4", "RTX3090", "RTX4090", "H100", "B200", "RTX5090")
 """One for each list of GPU code that releases differ in."""

@@ -135,7 +135,7 @@ OF_ONE_ITEM = {
     ("image/layers/compression.py", "_send"): "pieces of one layer",
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
     ("sources/index/client.py", "pages"): "pages of an index; each answers with its own reason",
-    ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
+    ("plan/resolve/resolver.py", "prove"): "proposals; each answers with its own reason",
     ("release/colab/match.py", "build_missing"): "sources of one runtime; each answers with its own reason",
     ("sources/index/client.py", "resolve"): "wheels of one solution",
     ("sources/net/download.py", "together"): "files of one image or of one solution",

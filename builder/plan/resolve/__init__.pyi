@@ -1,6 +1,6 @@
 from .conda import from_conda
-from .last import last_release
 from .proposing import AskedMachine, ProposedMatrix, propose
+from .refusals import last_release
 from .requirements import (
     Wishes,
     from_arguments,

@@ -12,13 +12,22 @@ from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownE
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
-from builder.plan.resolve.clash import nothing
-from builder.plan.resolve.last import LastRelease, last_release
-from builder.plan.resolve.proof import brought, prove
+from builder.plan.resolve.refusals import LastRelease, last_release, nothing
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
-from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
+from builder.plan.resolve.resolver import brought, prove
+from builder.plan.resolve.solve import (
+    Demand,
+    Proposal,
+    common,
+    distributions,
+    every_python,
+    meant,
+    search,
+    split,
+    to_matrix_yaml,
+    wheel_pythons,
+)
 from builder.plan.resolve.substitutes import Substitution, joined, nearest
-from builder.plan.resolve.wheel_pythons import common, every_python, wheel_pythons
 from builder.sources.index import Index, Offer, ask
 
 

@@ -11,18 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.core.errors import CellError, FaultError, NotKnownError
+from builder.core.errors import CellError, FaultError, NotKnownError, PackageIndexError
 from builder.core.items import item
-from builder.core.model import Cell
+from builder.core.model import Cell, Wheel
 from builder.core.versions import (
     apart,
     canonical,
     key,
+    lower_bound,
     name_pattern,
     pinned,
     release,
@@ -32,14 +33,20 @@ from builder.core.versions import (
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
-from builder.plan.resolve.clash import against
-from builder.plan.resolve.nearer import Answer, Kept, brought_back, exact, reason
-from builder.plan.resolve.proof import SECONDS, solved
+from builder.plan.lock import sdist_version
+from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, asked_once, judged, needs_standalone
-from builder.plan.resolve.unbuilt import lacking
-from builder.plan.resolve.wheel_pythons import every_python, wheel_pythons
-from builder.sources.index import Index
+from builder.plan.resolve.resolver import SECONDS, Answer, lacking, reason, solved
+from builder.plan.resolve.solve import (
+    Demand,
+    Proposal,
+    asked_once,
+    every_python,
+    judged,
+    needs_standalone,
+    wheel_pythons,
+)
+from builder.sources.index import Index, wheel_name
 
 _ON_EACH_PYTHON = 20
 """Questions to the resolver: a count, since no answer may depend on a machine's load."""
@@ -54,6 +61,10 @@ _COMPILED = (
 PYTHONS_OWN = "it is a module of Python itself, and no package"
 _OF_NUMPY, _NUMPY_1 = ("numpy", "package-numpy"), "numpy<2"
 _Suits = Callable[[Proposal], bool]
+_BROUGHT_BACK = 60
+"""Questions about what gave way, on each Python."""
+_Changed = Mapping[str, NamedRequirement | None]
+"""What stands in the place of requirements, by their names; None for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +94,19 @@ class NearestDemand:
 
     changes: tuple[Substitution, ...]
     proposal: Proposal
+
+
+@dataclass(kw_only=True)
+class Kept:
+    """A set of wheels, and what had to give way for it."""
+
+    changed: dict[str, NamedRequirement | None]
+    proposal: Proposal
+    wheels: Sequence[Wheel]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def version(self, name: str) -> str | None:
+        return next((wheel.version for wheel in self.wheels if canonical(wheel.name) == name), None)
 
 
 def nearest(
@@ -371,7 +395,7 @@ def _loosened(
     first: dict[str, str] = {}
     """What was said of a package as it is asked for: of its other releases it is said in other words."""
 
-    def ask(other: Mapping[str, NamedRequirement | None]) -> Answer:
+    def ask(other: _Changed) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
         return _answer(_with(proposal, {**mine, **other}), index, demand.driver, boldly=boldly)
@@ -381,7 +405,7 @@ def _loosened(
         if not isinstance(answer, str):
             kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
             if index is not None and answer[0].unasked is None:
-                kept = _with_pins(brought_back(kept, mine, ask, index), ask)
+                kept = _with_pins(_brought_back(kept, mine, ask, index), ask)
             return NearestDemand(changes=tuple(_changes(kept, mine)), proposal=kept.proposal)
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
@@ -439,9 +463,9 @@ def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] 
     return None
 
 
-def _with_pins(kept: Kept, ask: Callable[[Mapping[str, NamedRequirement | None]], Answer]) -> Kept:
+def _with_pins(kept: Kept, ask: Callable[[_Changed], Answer]) -> Kept:
     """The same with the versions that were found: what is told is what is written."""
-    answer = ask(exact(kept))
+    answer = ask(_at_versions(kept))
     return kept if isinstance(answer, str) else replace(kept, proposal=answer[0], wheels=answer[1])
 
 
@@ -515,3 +539,72 @@ def _changes(kept: Kept, mine: Mapping[str, NamedRequirement]) -> Iterator[Subst
             yield Substitution(asked=mine[name], instead=None, reason=why)
         elif other.name != name or not mine[name].parsed.specifier.contains(version, prereleases=True):
             yield Substitution(asked=mine[name], instead=str(other.bound(f"=={version}")), reason=why)
+
+
+def _brought_back(
+    kept: Kept, mine: Mapping[str, NamedRequirement], ask: Callable[[_Changed], Answer], index: Index
+) -> Kept:
+    """The same with fewer and smaller changes; those that were left out come first.
+
+    A resolver that is left free takes the newest release: of ``transformers~=4.4.2`` one of five years later.
+    ``ask`` gives the set of wheels with such changes, or why there is none.
+    """
+    left = _BROUGHT_BACK
+
+    def take(name: str, other: NamedRequirement | None) -> str | None:
+        """Why it does not go with the others; None if it does, and is taken."""
+        nonlocal left
+        left -= 1
+        changed = {**kept.changed, name: other}
+        answer = ask(changed)
+        if isinstance(answer, str):
+            return answer
+        kept.changed, (kept.proposal, kept.wheels) = changed, answer
+        return None
+
+    for name in sorted(kept.changed, key=lambda one: kept.changed[one] is not None):
+        other = kept.changed[name]
+        if left <= 0 or (other is not None and other.name != name):
+            continue
+        why = take(name, mine[name])
+        if why is None:
+            del kept.changed[name]
+            continue
+        kept.reasons.setdefault(name, reason(why, mine[name]))
+        if other is None and (not mine[name].parsed.specifier or take(name, mine[name].bound(""))):
+            continue
+        asked, *lines = _newer_lines(mine[name], kept.version(name), index) or [""]
+        if asked and take(name, mine[name].bound(f"=={asked}.*")) is None:
+            continue
+        while lines and left > 0:
+            middle = len(lines) // 2
+            if take(name, mine[name].bound(f"=={lines[middle]}.*")) is None:
+                lines = lines[:middle]
+            else:
+                lines = lines[middle + 1 :]
+    return kept
+
+
+def _at_versions(kept: Kept) -> dict[str, NamedRequirement | None]:
+    """The changes with the version that the set of wheels has of each."""
+    versions = {name: kept.version(other.name if other else name) for name, other in kept.changed.items()}
+    return {
+        name: other.bound(f"=={versions[name]}") if other is not None and versions[name] else None
+        for name, other in kept.changed.items()
+    }
+
+
+def _newer_lines(wish: NamedRequirement, found: str | None, index: Index) -> list[str]:
+    """The minor versions from the one that is asked for to the one that was found: 1.13, 1.14."""
+    asked = pinned(wish.parsed) or lower_bound(wish.parsed)
+    if found is None or asked is None or release(found) <= release(asked):
+        return []
+    try:
+        files = index.offers(wish.name)
+    except PackageIndexError:
+        return []
+    names = ((wheel_name(file.name), sdist_version(file, wish.name)) for file in files)
+    versions = (str(wheel.version) if wheel is not None else sdist for wheel, sdist in names)
+    whole = [version for version in versions if version and not release(version).is_prerelease]
+    lines = {key(version)[:2] for version in whole if release(asked) <= release(version) <= release(found)}
+    return [".".join(map(str, line)) for line in sorted(lines)]

@@ -16,7 +16,7 @@ from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import solve
-from builder.plan.resolve.clash import nothing
+from builder.plan.resolve.refusals import nothing
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,

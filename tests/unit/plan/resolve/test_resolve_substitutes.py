@@ -18,11 +18,11 @@ from builder.core.import_proof import Missing
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
 from builder.plan.matrix import load
-from builder.plan.resolve import nearer, proof, proposing, substitutes
+from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve.nearer import reason
-from builder.plan.resolve.solve import Demand, asked_once, search, split
-from builder.plan.resolve.wheel_pythons import wheel_pythons
+from builder.plan.resolve import resolver as proving
+from builder.plan.resolve.resolver import reason
+from builder.plan.resolve.solve import Demand, asked_once, search, split, wheel_pythons
 from builder.sources.index.simple_api import IndexFile
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
@@ -276,7 +276,7 @@ def test_what_gave_way_is_brought_back_as_near_as_it_goes(monkeypatch) -> None:
 )
 def test_of_the_resolvers_words_those_about_the_package_are_told(said: str, why: str) -> None:
     wish = demanded("torch", "pandas==0.19.1").companions[0]
-    assert nearer.reason(f"No solution found when resolving\n Because {said}", wish).startswith(why)
+    assert reason(f"No solution found when resolving\n Because {said}", wish).startswith(why)
 
 
 def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
@@ -345,7 +345,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     now = itertools.count(0.0, step)
     slow = SimpleNamespace(monotonic=lambda: next(now))
     monkeypatch.setattr(substitutes, "time", slow)
-    monkeypatch.setattr(proof, "time", slow)
+    monkeypatch.setattr(proving, "time", slow)
 
 
 MANY = ("torch==2.5.1", "numpy<1.17", "triton==3.0.0", "scipy<1", "opencv-python<4", "protobuf", "nothing")
@@ -372,19 +372,19 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
         asked.append(proposal.cell)
         return (proposal, ()) if len(asked) > stands else f"refused {len(asked)}"
 
-    monkeypatch.setattr(proof, "solved", solved)
-    monkeypatch.setattr(proof, "page", lambda *_: ())
+    monkeypatch.setattr(proving, "solved", solved)
+    monkeypatch.setattr(proving, "page", lambda *_: ())
     clock(monkeypatch, 10.0)
     stands = 12
-    found, refused = proof.prove(proposals, demand, object(), 1)
+    found, refused = proving.prove(proposals, demand, object(), 1)
     assert (len(found), len(refused)) == (1, 12)
     asked.clear()
     stands = 10_000
-    assert len(proposals) > proof.QUESTIONS
-    assert len(proof.prove(proposals, demand, object(), 1)[1]) == len(asked) == proof.QUESTIONS
+    assert len(proposals) > proving.QUESTIONS
+    assert len(proving.prove(proposals, demand, object(), 1)[1]) == len(asked) == proving.QUESTIONS
     clock(monkeypatch, 1000.0)
     with pytest.raises(NotKnownError, match="unknown: stopped after 300 s"):
-        proof.prove(proposals, demand, object(), 1)
+        proving.prove(proposals, demand, object(), 1)
 
 
 def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
@@ -404,11 +404,11 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
         def with_extra(self, _urls):
             return self
 
-    monkeypatch.setattr(proof, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
-    monkeypatch.setattr(proof, "page", lambda *_: ())
-    monkeypatch.setattr(proof.ReadingCache, "read_set", read_set)
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     broken, unread = {1, 2}, None
-    found, refused = proof.prove(proposals, demand, Anything(), 2)
+    found, refused = proving.prove(proposals, demand, Anything(), 2)
     assert [one.unproven for one in found] == [None, "the wheels of the first were read"]
     assert len(read) == 3
     assert len(refused) == 1
@@ -417,15 +417,15 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     )
     read.clear()
     broken, unread = set(range(100)), None
-    assert proof.prove(proposals, demand, Anything(), 2) == ([], refused)
-    assert len(read) == proof.PROOFS
+    assert proving.prove(proposals, demand, Anything(), 2) == ([], refused)
+    assert len(read) == proving.PROOFS
     with pytest.raises(
         NothingPossibleError, match=r"the files of the wheels do not:\n.*taker imports giver.gone"
     ):
         proposing._standing(demand, {}, Anything(), 2, rootfs=False)
     read.clear()
     broken, unread = set(), "giver was not read"
-    found, _ = proof.prove(proposals, demand, Anything(), 10)
+    found, _ = proving.prove(proposals, demand, Anything(), 10)
     assert [one.unproven for one in found] == [
         "giver was not read",
         *["the wheels of the first were read"] * 9,
