@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.plan.lock.schema import Document
+from builder.plan.lock.file import Document
 from builder.verify.evidence.verification import TestResult
 from builder.verify.runner.document import ProbeDocument
 

@@ -1,8 +1,7 @@
 from .changes import LockChange, Outdated, in_order, outdated
 from .export import Form, Place, lost_by, pip_install, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
-from .pinning import movable, pin, requirements
-from .sources import (
+from .from_source import (
     BuildRoot,
     SdistBuilder,
     build_root,
@@ -12,6 +11,7 @@ from .sources import (
     sdist_version,
     suite_of,
 )
+from .pinning import movable, pin, requirements
 from .wheel_layers import Group, groups_of, stands_alone
 
 __all__ = [

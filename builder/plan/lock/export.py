@@ -21,13 +21,12 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Pinned, Sdist, Wheel
+from builder.sources.index import MACHINES
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
 Place = Callable[[Wheel | Sdist], tuple[str, str]] | Mapping[str, Path]
 """The address of the index that has a file, and that of the file, without logins (:meth:`Index.place`); or
 files of this machine, each package's own, by sha256."""
-
-_MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 
 
 def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
@@ -87,7 +86,7 @@ def _pins(pinned: Pinned) -> list[str]:
 
 
 def _marker(pinned: Pinned) -> str:
-    return f"sys_platform == 'linux' and platform_machine == '{_MACHINES[pinned.cell.platform]}'"
+    return f"sys_platform == 'linux' and platform_machine == '{MACHINES[pinned.cell.platform]}'"
 
 
 def _text(value: str) -> str:

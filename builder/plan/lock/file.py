@@ -2,7 +2,7 @@
 
 Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
 wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host
-name is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
+name is in it, unless the matrix itself names a base by one.
 """
 
 import contextlib
@@ -12,13 +12,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-import pydantic
 from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from builder.core.digests import digest_of
 from builder.core.documents import parse_json, read_file
@@ -38,15 +38,153 @@ from builder.core.model import (
     Wheel,
     WheelSource,
 )
-from builder.plan.lock import schema
 from builder.sources.index import Target, rank, wheel_name
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
 _Named = TypeVar("_Named")
 
-
 _ANY_GLIBC = "2.99"
 """Whether the base's own glibc is new enough for a wheel, a rule of ``check`` says."""
+
+
+# -- its form
+
+SCHEMA = 1
+
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# Names and paths from a lock become paths in the cache and addresses on a mirror: none may climb out.
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")]
+SdistName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)$")
+]
+ArchiveName = Annotated[str, StringConstraints(pattern=r"^cpython-[A-Za-z0-9_.+-]+\.tar\.gz$")]
+PoolPath = Annotated[
+    str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
+]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+~:!-]*$")]
+Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9.+:~-]+)?$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LockedSdist(_Strict):
+    """A source distribution that wheels are built from."""
+
+    name: Word
+    version: Word
+    file: SdistName
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+
+
+class LockedCompilation(_Strict):
+    """Debian packages of a wheel that is compiled, by name."""
+
+    needs: list[Package] = Field(description="What the matrix names for its build.")
+    libraries: list[Word] = Field(description="Whose libraries it loads: they are in the image.")
+
+
+class LockedPython(_Strict):
+    """An archive of python-build-standalone. No field says where it is: that is uv's configuration."""
+
+    version: Word
+    build: Word = Field(description="The release that it is from.")
+    file: ArchiveName
+    sha256: Sha256
+    size: Count = Field(description="Bytes; 0 if it was locked without being fetched.")
+
+
+class LockedSource(_Strict):
+    """What a wheel is built from, for one that no index has."""
+
+    sdist: str = Field(description="Key of `sdists`.")
+    requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
+    rootfs: str = Field(description="What it is built in: key of `rootfs`.")
+    python: str = Field(description="Minor version of Python that it is for.")
+    interpreter: str | None = Field(None, description="Key of `pythons`, if `rootfs` has no Python.")
+    compiled: LockedCompilation | None = None
+
+
+class LockedWheel(_Strict):
+    """A wheel. No field says where it comes from: that is the reader's own package index."""
+
+    name: Word
+    version: Word
+    file: FileName
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+    uploaded: Count = Field(description="Seconds since 1970, by the index; 0 if it does not say.")
+    source: LockedSource | None = None
+
+
+class LockedDeb(_Strict):
+    """A Debian package."""
+
+    package: Word
+    version: Word
+    architecture: Word
+    file: PoolPath = Field(description="Path below the archive's root.")
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+    archive: Literal["debian", "debian-security"]
+
+
+class LockedImage(_Strict):
+    """What a registry image's config says, under the digest of its manifest."""
+
+    env: dict[str, str]
+    labels: dict[str, str]
+    size: Count = Field(description="Sum of the compressed layers, in bytes.")
+
+
+class LockedRootfs(_Strict):
+    """An operating system out of Debian packages."""
+
+    suite: Word
+    epoch: Count = Field(description="Newest date of the suite's Release files, seconds since 1970.")
+    debs: list[str] = Field(description="Keys of `debs`.")
+
+
+class ImageName(_Strict):
+    image: str = Field(description="The reference as the matrix has it.")
+    digest: Digest = Field(description="Key of `images`.")
+
+
+class RootfsName(_Strict):
+    rootfs: str = Field(description="Key of `rootfs`.")
+
+
+class LockedCell(_Strict):
+    """One cell of the matrix."""
+
+    inputs: Digest = Field(description="Digest of what the matrix said when the cell was locked.")
+    platform: str
+    epoch: Count = Field(description="SOURCE_DATE_EPOCH of the image.")
+    base: ImageName | RootfsName
+    apt: list[str]
+    wheels: list[str] = Field(description="Keys of `wheels`, in the order of their layers.")
+    python: str | None = Field(None, description="Key of `pythons`; none if it is the base's own.")
+
+
+class Document(_Strict):
+    """A lock file of rtbuild."""
+
+    version: Literal[1] = Field(alias="schema")
+    matrix: str
+    cells: dict[str, LockedCell]
+    images: dict[str, LockedImage]
+    rootfs: dict[str, LockedRootfs]
+    debs: dict[str, LockedDeb]
+    wheels: dict[str, LockedWheel]
+    sdists: dict[str, LockedSdist] = Field(default_factory=dict)
+    pythons: dict[str, LockedPython] = Field(default_factory=dict)
+
+
+# -- its cells
 
 
 class LockStatus(enum.StrEnum):
@@ -88,21 +226,21 @@ def read_lock(path: Path) -> dict[str, LockEntry]:
         text = read_file(path).decode()
         raw = parse_json(text)
         version = raw.get("schema") if isinstance(raw, dict) else None
-        if isinstance(version, int) and version > schema.VERSION:
+        if isinstance(version, int) and version > SCHEMA:
             raise UsageError(
-                f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
+                f"{path} has schema {version}, and this rtbuild knows up to {SCHEMA}",
                 hint="a newer rtbuild wrote it: install that one",
             )
-        if version == schema.VERSION and isinstance(raw, dict) and "cells" in raw:
+        if version == SCHEMA and isinstance(raw, dict) and "cells" in raw:
             wrong = "is not as rtbuild wrote it, but damaged or changed by hand"
-        return _from_document(schema.Document.model_validate(raw))
+        return _from_document(Document.model_validate(raw))
     except FileNotFoundError:
         return {}
     except OSError as problem:
         raise UsageError(f"cannot read the lock {path}: {problem.strerror or problem}") from problem
     except ValueError as problem:
         why = str(problem)
-        if isinstance(problem, pydantic.ValidationError):
+        if isinstance(problem, ValidationError):
             first = problem.errors()[0]
             why = f"{'.'.join(map(str, first['loc'])) or 'top level'}: {first['msg']}"
         elif "\n<<<<<<< " in f"\n{text}":
@@ -261,7 +399,7 @@ def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
         return row
 
     document = {
-        "schema": schema.VERSION,
+        "schema": SCHEMA,
         "matrix": matrix,
         "cells": {
             key: {
@@ -337,7 +475,7 @@ def _named(table: Mapping[str, _Named], names: Iterable[str], user: str) -> list
     return [table[name] for name in names]
 
 
-def _from_document(document: schema.Document) -> dict[str, LockEntry]:
+def _from_document(document: Document) -> dict[str, LockEntry]:
     """Raises ValueError if a name is in no table, or a wheel's build requires builds of builds."""
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
@@ -373,8 +511,8 @@ def _from_document(document: schema.Document) -> dict[str, LockEntry]:
             raise ValueError(f"{user}: its file {item.file} is {named.name} {named.version}, not {said}")
         return Wheel(**item.model_dump(exclude={"source"}), source=source)
 
-    def base_of(base: schema.ImageName | schema.RootfsName, user: str) -> RegistryBase | RootfsBase:
-        if isinstance(base, schema.RootfsName):
+    def base_of(base: ImageName | RootfsName, user: str) -> RegistryBase | RootfsBase:
+        if isinstance(base, RootfsName):
             return _named(systems, [base.rootfs], user)[0]
         (image,) = _named(document.images, [base.digest], user)
         return RegistryBase(

@@ -7,8 +7,8 @@ from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Standalon
 from builder.core.versions import canonical
 from builder.plan.facts.reading import BaseTruth, ReadingCache, system_of
 from builder.plan.facts.tables import load
-from builder.plan.lock import sources
-from builder.plan.lock.sources import PythonSource, SdistBuilder
+from builder.plan.lock import from_source
+from builder.plan.lock.from_source import PythonSource, SdistBuilder
 from builder.plan.lock.wheel_layers import lock_order
 from builder.sources.debian import Debian
 from builder.sources.index import Index, Target
@@ -66,7 +66,7 @@ def pin(
     moves = upgrade if isinstance(upgrade, bool) else _packages_of(old) & {*map(canonical, upgrade)}
     index = index.with_extra(cell.index)
     target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
-    built = sources.built(
+    built = from_source.built(
         cell,
         requirements(cell),
         index=index,
