@@ -228,7 +228,7 @@ def _of(
     source: Source = CELL,
 ) -> Beside:
     table = load().packages[name]
-    variant, variants = (version or "").partition("+")[2], load().packages.names[name].variants
+    variant, variants = (version or "").partition("+")[2], load().package_names[name].variants
     if not variant and variants:
         tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in index)
         variant = next(filter(_TAIL.fullmatch, tails), "")

@@ -51,7 +51,7 @@ def known(stack: Stack) -> Iterator[Finding]:
 def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
     """A release without a row: there is none, or nobody read it."""
     table, public = one.table, version.partition("+")[0]
-    since = load().packages.names[one.name].since
+    since = load().package_names[one.name].since
     inside = not at_least(public, table.newest) and at_least(public, since)
     if inside and not (one.elsewhere or stack.truth.locked or release(public).is_prerelease):
         line = [row.version for row in table.rows if key(row.version)[:2] == key(public)[:2]]
@@ -228,7 +228,7 @@ def installs(stack: Stack) -> Iterator[Finding]:
 
 def _refused(one: Beside) -> Outcome:
     """What a library that cannot be loaded makes of the package."""
-    return Outcome.WARNS if load().packages.names[one.name].optional else Outcome.IMPOSSIBLE
+    return Outcome.WARNS if load().package_names[one.name].optional else Outcome.IMPOSSIBLE
 
 
 def torch_abi(stack: Stack) -> Iterator[Finding]:
@@ -242,7 +242,7 @@ def torch_abi(stack: Stack) -> Iterator[Finding]:
         if row is not None and _before_stable(row, minor):
             text = f"{one.label} is compiled against PyTorch's stable interface, of an unread release"
             older = f"{torch.label} is older than any that is known to have it"
-            judge = warns if load().packages.names[one.name].optional else unknown
+            judge = warns if load().package_names[one.name].optional else unknown
             yield judge(
                 f"{text}: {older}{_instead(stack, one, torch)}",
                 Value("PyTorch that has its stable interface", FIRST_STABLE, row.source_of("abi")),
@@ -376,7 +376,7 @@ def _by_cuda(one: Beside, row: PackageRow, torch: CellFramework, found: Value) -
     there = ", ".join(sorted(row.by_cuda, key=key))
     has = Value(f"libraries of {one.name}, by CUDA", there, row.source_of("by_cuda"))
     text = f"{one.label} has no library for the CUDA {wanted} of {torch.label} (it has {there})"
-    nearest = load().packages.names[one.name].nearest
+    nearest = load().package_names[one.name].nearest
     same = any(major(cuda) == major(wanted) for cuda in row.by_cuda)
     if nearest is not None and at_least(row.version, nearest) and same:
         return  # it takes the next one
@@ -420,7 +420,7 @@ def gpus(stack: Stack) -> Iterator[Finding]:
         row = one.row
         if row is None or one.variant or stack.cell.platform != "linux/amd64":
             continue
-        if load().packages.names[one.name].runtime:
+        if load().package_names[one.name].runtime:
             continue
         listed, other = _code(stack, row)
         for card in cards:

@@ -64,7 +64,7 @@ def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
         said = f"{wheel.label} was compiled for another PyTorch than {torch.label}{abi}"
         values = (_read_of(wheel, path, first), _read_of(torch, "its libc10", "has it with other arguments"))
         text = f"{said}, which has no {first}: {path} does not load"
-        row = load().packages.names.get(wheel.name)
+        row = load().package_names.get(wheel.name)
         if row is not None and not row.optional and lacking.keys() == asking.keys():
             yield impossible(text, *values)
         else:
@@ -195,7 +195,7 @@ def _broken(
         said += f"; {other.label} brings {name}"
         values.append(_read_of(other, "brings", name))
     says = f"{said}: it does not load{_mend(stack, wheel, lacked)}"
-    row = load().packages.names.get(wheel.name)
+    row = load().package_names.get(wheel.name)
     if row is not None and row.optional:
         return warns(says, *values)
     if proof.loads(wheel.name) is False:

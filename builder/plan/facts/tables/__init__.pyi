@@ -1,4 +1,4 @@
-from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable, TableFile
+from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable, Source, TableFile
 from .gpus import ON_JETSON, card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
 from .loader import (
     BadRow,
@@ -17,7 +17,6 @@ from .loader import (
     load,
 )
 from .packages import PackageName, PackageRow, PackageTable, newest_minor
-from .source import Source
 
 __all__ = [
     "ON_JETSON",

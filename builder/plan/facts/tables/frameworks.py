@@ -14,8 +14,9 @@ the row is ``kept``.
 import functools
 import json
 import re
+import threading
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,7 +24,31 @@ from typing import Any, Literal, TypeVar
 from packaging.specifiers import SpecifierSet
 
 from builder.core.versions import key, more_exact, release
-from builder.plan.facts.tables.source import Source
+
+SourceKind = Literal["wheel", "registry", "table", "cell"]
+"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
+ship with rtbuild; ``cell``: stated by the matrix itself."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
+
+    kind: SourceKind
+    reference: str
+    date: str | None = None
+    """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
+
+    def within(self, places: Mapping[str, str]) -> dict[str, "Source"]:
+        """Of each value the place of its own below this one: ``METADATA`` of a wheel."""
+        return {
+            value: replace(self, reference=f"{place} of {self.reference}")
+            for value, place in places.items()
+            if place
+        }
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
 
 
 class FactsError(ValueError):
@@ -45,6 +70,7 @@ class Row:
 
 
 R = TypeVar("R", bound=Row)
+_T = TypeVar("_T")
 
 
 class TableFile:
@@ -87,6 +113,32 @@ def _plain(name: str, value: Any, where: str) -> Any:
     if not isinstance(value, str | bool):
         raise FactsError(f"{where}.{name}: {value!r} is not text, a flag, a list of text or text by text")
     return SpecifierSet(value) if name == "versions" and isinstance(value, str) else value
+
+
+class Tables(Mapping[str, _T]):
+    """The table of each name, read by ``reader`` when it is first asked for: few questions are about all."""
+
+    def __init__(self, names: Iterable[str], reader: Callable[[str], _T]) -> None:
+        self._names, self._reader = dict.fromkeys(names), reader
+        self._read: dict[str, _T] = {}
+        self._guard = threading.Lock()
+
+    def __getitem__(self, name: str) -> _T:
+        with self._guard:
+            if name not in self._read:
+                if name not in self._names:
+                    raise KeyError(name)
+                self._read[name] = self._reader(name)
+            return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 Brings = Literal["inside", "pins", "extra", "outside"]
@@ -212,12 +264,12 @@ class FrameworkTable:
     def _by_release(self) -> dict[tuple[str, str], list[FrameworkRow]]:
         found: dict[tuple[str, str], list[FrameworkRow]] = {}
         for row in self.rows:
-            found.setdefault((row.distribution, _trimmed(row.version)), []).append(row)
+            found.setdefault((row.distribution, trimmed(row.version)), []).append(row)
         return found
 
     def of(self, version: str, distribution: str | None = None) -> list[FrameworkRow]:
         """Every variant of a release; empty for one that does not exist, or is not covered."""
-        public = _trimmed(version.partition("+")[0])
+        public = trimmed(version.partition("+")[0])
         names = [distribution] if distribution else self._distributions
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
@@ -272,9 +324,11 @@ class FrameworkTable:
         return row.elsewhere(platform)
 
 
-def _trimmed(version: str) -> str:
+@functools.lru_cache(maxsize=8192)
+def trimmed(version: str) -> str:
     """``2.0`` and ``2.0.0`` are one release."""
-    return version.removesuffix(".0").removesuffix(".0")
+    public, plus, local = version.partition("+")
+    return public.removesuffix(".0").removesuffix(".0") + plus + local
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`
 
 import functools
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +21,10 @@ from builder.plan.facts.tables.frameworks import (
     R,
     Row,
     TableFile,
+    Tables,
     read_table,
 )
-from builder.plan.facts.tables.packages import PackageName, Packages
+from builder.plan.facts.tables.packages import PackageName, PackageTable, read_package
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,9 +347,15 @@ class Facts:
         return found
 
     @functools.cached_property
-    def packages(self) -> Packages:
+    def package_names(self) -> Mapping[str, PackageName]:
+        """The compiled packages that are read."""
+        return {row.name: row for row in TableFile(self.folder / "packages.toml").rows(PackageName)}
+
+    @functools.cached_property
+    def packages(self) -> Mapping[str, PackageTable]:
         """Compiled packages beside the frameworks, each table read when it is first asked for."""
-        return Packages(self.folder, TableFile(self.folder / "packages.toml").rows(PackageName))
+        names = self.package_names
+        return Tables(names, lambda name: read_package(self.folder, name, light=names[name].light))
 
     @functools.cached_property
     def same_files(self) -> tuple[SameFilesRow, ...]:
@@ -486,31 +492,6 @@ class FrameworkName(Row):
     cuda: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Frameworks(Mapping[str, FrameworkTable]):
-    """Each framework's table, read when it is first asked for: few questions are about all."""
-
-    def __init__(self, folder: Path, stems: Mapping[str, str]) -> None:
-        """``stems``: of the files about the frameworks, by the distributions that matrices ask for."""
-        self._folder, self._stems = folder, stems
-        self._read: dict[str, FrameworkTable] = {}
-        self._guard = threading.Lock()
-
-    def __getitem__(self, name: str) -> FrameworkTable:
-        with self._guard:
-            if name not in self._read:
-                self._read[name] = read_table(self._folder, self._stems[name])
-            return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._stems
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stems)
-
-    def __len__(self) -> int:
-        return len(self._stems)
-
-
 @functools.cache
 def load() -> Facts:
     """The tables that ship with rtbuild, read on first use."""
@@ -528,7 +509,7 @@ def read(where: Path) -> Facts:
     stems = {row.distribution: row.name for row in registry if row.distribution is not None}
     return Facts(
         registry=registry,
-        frameworks=_Frameworks(where, stems),
+        frameworks=Tables(stems, lambda name: read_table(where, stems[name])),
         toolkits=cuda.rows(ToolkitRow, "toolkits"),
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),

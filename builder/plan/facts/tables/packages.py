@@ -7,8 +7,7 @@ by ``rtbuild facts refresh`` from its wheel, or from the build files of its sour
 import functools
 import json
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +15,14 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from builder.core.versions import canonical, key, release, requirement
-from builder.plan.facts.tables.frameworks import FactsError, FrameworkRow, FrameworkTable, Row
-from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.frameworks import (
+    FactsError,
+    FrameworkRow,
+    FrameworkTable,
+    Row,
+    Source,
+    trimmed,
+)
 
 _PINNED_CUDA = re.compile(r"nvidia-[a-z-]+-cu(\d\d)\b|cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b")
 _OF_OTHERS = re.compile(r"lib(?:torch|c10|tensorflow|cudnn|cu(?:df|ml))")
@@ -164,12 +169,12 @@ class PackageTable:
 
     @functools.cached_property
     def _by_version(self) -> Mapping[str, PackageRow]:
-        return {_plain(row.version): row for row in self.rows}
+        return {trimmed(row.version): row for row in self.rows}
 
     def row(self, version: str) -> PackageRow | None:
         """The row of a release, with or without its local part."""
-        found = self._by_version.get(_plain(version))
-        return found or self._by_version.get(_plain(version.partition("+")[0]))
+        found = self._by_version.get(trimmed(version))
+        return found or self._by_version.get(trimmed(version.partition("+")[0]))
 
     @property
     def newest(self) -> str:
@@ -198,43 +203,11 @@ class PackageTable:
         return FrameworkTable(name=self.name, title=self.name, rows=rows, date=self.date)
 
 
-@functools.lru_cache(maxsize=8192)
-def _plain(version: str) -> str:
-    """``2.0`` and ``2.0.0`` are one release."""
-    public, plus, local = version.partition("+")
-    return public.removesuffix(".0").removesuffix(".0") + plus + local
-
-
-class Packages(Mapping[str, PackageTable]):
-    """Each package's table, read when it is first asked for."""
-
-    def __init__(self, folder: Path, names: Sequence[PackageName]) -> None:
-        self._folder, self.names = folder, {row.name: row for row in names}
-        self._read: dict[str, PackageTable] = {}
-        self._guard = threading.Lock()
-
-    def __getitem__(self, name: str) -> PackageTable:
-        with self._guard:
-            if name not in self._read:
-                if name not in self.names:
-                    raise KeyError(name)
-                self._read[name] = _table(self._folder, name, light=self.names[name].light)
-            return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
 _NAMES = frozenset(one.name for one in fields(PackageRow))
 
 
-def _table(folder: Path, name: str, *, light: bool) -> PackageTable:
+def read_package(folder: Path, name: str, *, light: bool) -> PackageTable:
+    """One package's table. Raises FactsError if its file does not read."""
     path = folder / "releases" / "packages" / f"{name}.json"
     try:
         document = json.loads(path.read_text("utf-8"))

@@ -188,7 +188,7 @@ def test_a_package_that_one_table_names_has_a_table_of_its_releases() -> None:
     unknown = {
         name
         for name in named
-        if name not in {*facts.packages.names, *facts.without, *facts.frameworks}
+        if name not in {*facts.package_names, *facts.without, *facts.frameworks}
         and not name.startswith("nvidia-")
         and not any(re.fullmatch(packages, name) for packages in brought)
     }
