@@ -1,5 +1,5 @@
-from .beside import PYTORCH
 from .candidates import Choice, Combination, choices, platform_of
+from .cell_packages import PYTORCH
 from .checking import BROKEN_SET, OF_MACHINE, OF_SET, broken_set, check, check_candidate
 from .finding import Finding, Outcome
 from .packages import bad_pairs

@@ -20,8 +20,8 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules import candidates, packages
-from builder.plan.facts.rules.beside import with_releases
 from builder.plan.facts.rules.candidates import Choice
+from builder.plan.facts.rules.cell_packages import with_releases
 from builder.plan.facts.rules.compiled_packages import one_of_each, release_for, torch_of
 from builder.plan.facts.rules.finding import Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack

@@ -24,7 +24,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.cell_packages import CellFramework
 from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
 

@@ -7,16 +7,8 @@ from dataclasses import replace
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
-from builder.plan.facts.rules import (
-    beside,
-    compiled_packages,
-    cuda,
-    cudnn,
-    devices,
-    kernels,
-    packages,
-    system,
-)
+from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, system
+from builder.plan.facts.rules.cell_packages import settled, with_releases
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack, stack_of
 
@@ -49,11 +41,11 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "cuda-provider": cuda.provider,
     "cuda-libraries": cuda.libraries,
     "elf-needs": cuda.linked,
-    "cuda-version": cuda.version,
-    "cudnn-copies": cudnn.copies,
-    "cudnn-wheels": cudnn.wheel_names,
-    "cudnn-version": cudnn.version,
-    "documented-cuda": cudnn.documented_cuda,
+    "cuda-version": cuda.cuda_version,
+    "cudnn-copies": cuda.cudnn_copies,
+    "cudnn-wheels": cuda.cudnn_wheels,
+    "cudnn-version": cuda.cudnn_version,
+    "documented-cuda": cuda.documented_cuda,
     "driver": devices.driver,
     "require-cuda": devices.require_cuda,
     "gpu": devices.gpus,
@@ -69,7 +61,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "known-bad": packages.known_bad,
     "numpy": packages.numpy,
     "pins": packages.pins,
-    "kernels": kernels.kernels,
+    "kernels": devices.kernels,
     "suites": packages.suites,
     "last-lock": system.last_lock,
 }
@@ -221,8 +213,8 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
             stack, found = fitting, instead
     if companions and Outcome.of(found).is_possible:
         # pins choose the packages below them: opencv-python-headless by what the pinned vllm asks for
-        settled = beside.settled(stack.cell, stack.beside)
-        return settled, _until_refused(stack_of(settled, Truth.of_offer(settled), driver))
+        cell = settled(stack.cell, stack.beside)
+        return cell, _until_refused(stack_of(cell, Truth.of_offer(cell), driver))
     return stack.cell, found
 
 
@@ -250,4 +242,4 @@ def _with_fitting_releases(stack: Stack) -> Cell:
         and (row := compiled_packages.release_for(stack, one, torch)) is not None
         and all(contains(asked.specifier, row.version) for _, asked in one.wanted)
     }
-    return beside.with_releases(stack.cell, versions)
+    return with_releases(stack.cell, versions)

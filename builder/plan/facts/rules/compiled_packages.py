@@ -18,9 +18,8 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.beside import Beside, firm_wishes
+from builder.plan.facts.rules.cell_packages import Beside, CellFramework, firm_wishes
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
-from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
 

@@ -22,9 +22,8 @@ from builder.core.versions import (
     requirement,
 )
 from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, framework_texts, system_of, tag_of
-from builder.plan.facts.rules.beside import Beside, beside
+from builder.plan.facts.rules.cell_packages import Beside, CellFramework, beside, framework_of
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
-from builder.plan.facts.rules.framework import CellFramework, framework_of
 from builder.plan.facts.tables import Source, SystemRow, load
 
 _CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
@@ -71,6 +70,15 @@ class Stack:
         """Compiled packages beside the frameworks, as far as they are on record."""
         return beside(self.cell, self.truth, self.frameworks)
 
+    @functools.cached_property
+    def package_names(self) -> set[str]:
+        """The packages of the image, as far as they are known: those of the lock, else what is asked for."""
+        if self.truth.locked:
+            return {wheel.name for wheel in self.truth.wheels}
+        lines = [line for one in self.frameworks if one.row is not None for line in one.row.requires]
+        wanted = {canonical(parsed.name) for text in lines if (parsed := requirement(text)) is not None}
+        return wanted | asked_names(self.cell) | {one.name for one in self.beside}
+
     @property
     def _shared(self) -> list[Copy]:
         """Copies that a framework without its own may find: the wheels', else apt's, else the base's."""
@@ -100,6 +108,12 @@ class Stack:
             return self.wheel_cuda.version
         pinned_by = (f.cuda for f in self.frameworks if f.brings == "pins" and f.cuda is not None)
         return next(pinned_by, self.base_cuda)
+
+
+def asked_names(cell: Cell) -> set[str]:
+    """The packages that a cell itself asks for."""
+    texts = (*cell.frameworks, *cell.pip)
+    return {canonical(parsed.name) for text in texts if (parsed := requirement(text)) is not None}
 
 
 def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:

@@ -11,12 +11,10 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
 from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
-from builder.plan.facts.rules.beside import PYTORCH, Beside
+from builder.plan.facts.rules.cell_packages import PYTORCH, Beside, CellFramework
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
-from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
-from builder.plan.facts.rules.kernels import package_names
 from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
 from builder.sources.index import MACHINES, environment
 
@@ -394,7 +392,7 @@ def _within(version: str, specifier: SpecifierSet) -> bool:
 
 def suites(stack: Stack) -> Iterator[Finding]:
     """``suites``: a suite that no package has never runs, and ``publish`` demands each that is named."""
-    names = package_names(stack)
+    names = stack.package_names
     for suite in stack.cell.verify:
         having = [row for row in load().registry if suite in row.suites]
         there = any(re.fullmatch(row.packages, name) for row in having for name in names)

@@ -7,9 +7,8 @@ from builder.core.errors import CellError, RtbuildError
 from builder.core.model import Cell
 from builder.core.versions import at_least, canonical, contains, key, pinned, requirement, short
 from builder.plan.facts.reading import DOCKER_HUB, CudaTag
-from builder.plan.facts.rules.beside import PYTORCH
+from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
-from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import Source, TagRow, load
 from builder.sources.index import glibc_of, takes
