@@ -1,7 +1,16 @@
-from .base import DOCKER_HUB, TAG, CudaTag, framework_texts, system_of, tag_of
 from .cache import ReadingCache
 from .cells import read
-from .observed import BaseTruth, Truth, WheelTruth
+from .observed import (
+    DOCKER_HUB,
+    TAG,
+    BaseTruth,
+    CudaTag,
+    Truth,
+    WheelTruth,
+    framework_texts,
+    system_of,
+    tag_of,
+)
 from .package_wheel import number_of, read_numpy, read_package, read_source, read_symbols
 from .wheel import Kind, Metadata, WheelReading, metadata_of
 from .wheelread import read_wheel

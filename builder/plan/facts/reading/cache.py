@@ -16,8 +16,7 @@ from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.base import framework_texts
-from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, framework_texts, truth_of_base
 from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_of, with_deep
 from builder.sources.oci import parse_reference
 

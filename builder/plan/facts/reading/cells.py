@@ -21,9 +21,15 @@ from builder.core.errors import CellError, ImageMissingError, RtbuildError
 from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.base import framework_texts, system_of
 from builder.plan.facts.reading.cache import ReadingCache, base_reference, framework_wheels, together
-from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.reading.observed import (
+    BaseTruth,
+    Truth,
+    WheelTruth,
+    framework_texts,
+    system_of,
+    truth_of_base,
+)
 from builder.plan.facts.reading.wheel import truth_of, with_deep
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.tables import jax_cuda

@@ -22,8 +22,7 @@ from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.binary import numpy_interface
-from builder.plan.facts.reading.libraries import library_of
+from builder.plan.facts.reading.binary import library_of, numpy_interface
 from builder.plan.facts.reading.wheel import (
     WheelReading,
     load_reading,

@@ -10,7 +10,7 @@ import pytest
 
 from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cuda, Options
-from builder.plan.facts.reading import base
+from builder.plan.facts.reading import observed
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -141,7 +141,7 @@ def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make,
     unread = replace(
         known, tags=tuple(replace(row, cudnn=None) if row.cuda == "12.9.2" else row for row in known.tags)
     )
-    monkeypatch.setattr(base, "load", lambda: unread)
+    monkeypatch.setattr(observed, "load", lambda: unread)
     found = check(cell)
     assert Outcome.of(found) is Outcome.UNKNOWN
     assert any(

@@ -10,8 +10,7 @@ from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError, RegistrySilentError
 from builder.core.model import Base, RootfsBase, StandalonePython
-from builder.plan.facts.reading.base import system_of
-from builder.plan.facts.reading.observed import truth_of_base
+from builder.plan.facts.reading.observed import system_of, truth_of_base
 from builder.plan.lock.pinning import movable, pin, requirements
 from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
 from builder.sources.index.target import Target
