@@ -38,9 +38,9 @@ from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.build import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
-from builder.plan.facts.maintain import release_survey, side_tables
-from builder.plan.facts.maintain.framework_sources import FAMILIES
+from builder.plan.facts.maintain import release_survey, rereading
 from builder.plan.facts.maintain.release_survey import Budget, Survey
+from builder.plan.facts.maintain.row_sources import FAMILIES
 from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
@@ -245,7 +245,7 @@ def test_every_loop_in_threads_has_the_boundary() -> None:
         ("release/catalogue/collection.py", "collect"), ("release/catalogue/registry.py", "images_of"),
         ("plan/facts/maintain/release_survey.py", "survey"),
         ("plan/facts/maintain/release_survey.py", "_reader"),
-        ("plan/facts/maintain/side_tables.py", "refresh"),
+        ("plan/facts/maintain/rereading.py", "read_side_tables"),
     ],
 )  # fmt: skip
 def test_loops_without_threads_have_it_too(file: str, function: str) -> None:
@@ -635,12 +635,12 @@ def test_a_row_of_a_side_table(raised: Exception, monkeypatch: pytest.MonkeyPatc
         if number == 0:
             raise raised
 
-    monkeypatch.setattr(side_tables, "_versions", fails)
-    monkeypatch.setattr(side_tables, "_tags", lambda *_: fails(0))
+    monkeypatch.setattr(rereading, "_versions", fails)
+    monkeypatch.setattr(rereading, "_tags", lambda *_: fails(0))
     offer = SimpleNamespace(wheels=("x",), unknown=None)
-    monkeypatch.setattr(side_tables, "ask", lambda names, _index: dict.fromkeys(names, offer))
+    monkeypatch.setattr(rereading, "ask", lambda names, _index: dict.fromkeys(names, offer))
     nothing: Any = None
-    found = side_tables.refresh(folder, index=nothing, registry=nothing)
+    found = rereading.read_side_tables(folder, index=nothing, registry=nothing)
     assert max(seen) > 0
     assert len([note for note in found.notes if "was not read" in note]) == seen.count(0) == 2
 

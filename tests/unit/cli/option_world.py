@@ -43,7 +43,7 @@ from builder.core.suites import SUITES
 from builder.image.engine.engine import Engine
 from builder.image.engine.images import StoredImage
 from builder.plan.facts.maintain.release_survey import Survey
-from builder.plan.facts.maintain.side_tables import Refresh
+from builder.plan.facts.maintain.rereading import SideTables
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.release.catalogue import collection
@@ -658,13 +658,13 @@ def open_world(  # noqa: C901 - one recorder after the other
     _record_making(world)
     patch("builder.plan.facts.maintain.rereading.survey", world.recorded("survey", Survey()))
 
-    def refreshed(folder: Path, *, registry: Registry, **_more: object) -> Refresh:
+    def refreshed(folder: Path, *, registry: Registry, **_more: object) -> SideTables:
         world.record("refresh", folder)
         with contextlib.suppress(CellError):
             registry.digest_of("nvidia/cuda:12.2.2-base-ubuntu22.04")
-        return Refresh()
+        return SideTables()
 
-    patch("builder.plan.facts.maintain.rereading.refresh", refreshed)
+    patch("builder.plan.facts.maintain.rereading.read_side_tables", refreshed)
     patch("builder.plan.facts.maintain.rereading.write_whole", world.recorded("write"))
     patch("builder.cli.commands.facts.portable", lambda: "{}")
     patch("builder.cli.commands.facts.write_whole", world.recorded("write"))

@@ -18,7 +18,7 @@ from builder.core.errors import RegistryError, UsageError
 from builder.core.model import RegistryBase
 from builder.plan.facts.maintain.release_rows import total
 from builder.plan.facts.maintain.release_survey import load_table, table_text
-from builder.plan.facts.maintain.side_tables import refresh
+from builder.plan.facts.maintain.rereading import read_side_tables
 from builder.plan.facts.tables import loader as facts
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_tags_that_are_gone_come_back_or_tell_their_cudnn(folder) -> None:
     gone = next(row for row in rows if row["state"] == "listed" and "cudnn" in row)
     listed = everything - tags_of(gone)
     new = "99.0.0-cudnn-runtime-ubuntu24.04"
-    found = refresh(
+    found = read_side_tables(
         folder, index=Shelf({}, down=True), registry=Tags(*listed, new, "99.0.0-base-ubuntu24.04")
     )
     states = [(change.old, change.new) for change in found.changes if change.key == "state"]

@@ -18,9 +18,15 @@ from packaging.version import Version
 
 from builder.core.errors import CellError
 from builder.core.items import item
-from builder.plan.facts.maintain.framework_sources import Family, families
-from builder.plan.facts.maintain.package_rows import AGAINST, SourceRelease, against, with_sources
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
+from builder.plan.facts.maintain.row_sources import (
+    AGAINST,
+    Family,
+    SourceRelease,
+    against,
+    families,
+    with_sources,
+)
 from builder.plan.facts.reading import (
     Kind,
     WheelReading,

@@ -220,7 +220,7 @@ def _is_cudnn(major: int, minor: int) -> bool:
 
 # -- names and symbols
 
-LIBRARY = re.compile(r"[\w.+-]+\.so(?:\.[\w.]+)?")
+_LIBRARY = re.compile(r"[\w.+-]+\.so(?:\.[\w.]+)?")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _DYNAMIC_SYMBOLS = 11
@@ -284,7 +284,7 @@ def library_of(content: bytes, name: str, *, whole: bool) -> SharedLibrary | Non
 def _libraries(texts: list[str], own: str) -> list[str]:
     """Names of libraries among the texts but the library's own, which can differ from its file's."""
     stem = re.split(r"[.-]", own, maxsplit=1)[0]
-    found = sorted({text for text in texts if LIBRARY.fullmatch(text)})
+    found = sorted({text for text in texts if _LIBRARY.fullmatch(text)})
     return [text for text in found if re.split(r"[.-]", text, maxsplit=1)[0] != stem]
 
 
