@@ -113,6 +113,16 @@ def requirement(text: str) -> Requirement | None:
         return None
 
 
+def names_of(texts: Iterable[str]) -> set[str]:
+    """The packages that requirements name, as indexes compare them; of a text that is none, nothing."""
+    return {canonical(parsed.name) for parsed in map(requirement, texts) if parsed is not None}
+
+
+def holds(parsed: Requirement, values: dict[str, str]) -> bool:
+    """Whether a requirement's marker, if it has one, holds with these values."""
+    return parsed.marker is None or parsed.marker.evaluate(values)
+
+
 def pinned(parsed: Requirement) -> str | None:
     """The one version that a requirement names with ``==`` and without a wildcard, else None."""
     for clause in parsed.specifier:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import shown
@@ -118,12 +117,12 @@ def outdated(
             unknown.append(f"{name}: {problem.message}")
     silent: dict[str, list[str]] = {}
     for wheel in pinned.wheels:
-        files = pages[canonicalize_name(wheel.name)]
+        files = pages[canonical(wheel.name)]
         if isinstance(files, str):
-            silent.setdefault(files.replace(f"/{canonicalize_name(wheel.name)}/", "/"), []).append(wheel.name)
+            silent.setdefault(files.replace(f"/{canonical(wheel.name)}/", "/"), []).append(wheel.name)
             continue
         changes = list(_wheel(wheel, files))
-        if canonicalize_name(wheel.name).startswith(_CUDNN):
+        if canonical(wheel.name).startswith(_CUDNN):
             newer, kept = _newer_cudnn(wheel, files, list(_asked_of(wheel, pinned)))
             changes += newer
             held += kept

@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from packaging.utils import canonicalize_name
-
 from builder.core.model import Pinned, Sdist, Wheel
+from builder.core.versions import canonical
 from builder.sources.index import MACHINES
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
@@ -78,11 +77,11 @@ def _file(wheel: Wheel) -> Wheel | Sdist:
 
 
 def _by_name(pinned: Pinned) -> list[Wheel]:
-    return sorted(pinned.wheels, key=lambda wheel: canonicalize_name(wheel.name))
+    return sorted(pinned.wheels, key=lambda wheel: canonical(wheel.name))
 
 
 def _pins(pinned: Pinned) -> list[str]:
-    return [f"{canonicalize_name(wheel.name)}=={wheel.version}" for wheel in _by_name(pinned)]
+    return [f"{canonical(wheel.name)}=={wheel.version}" for wheel in _by_name(pinned)]
 
 
 def _marker(pinned: Pinned) -> str:
@@ -102,7 +101,7 @@ def _pylock(pinned: Pinned, place: Place) -> Iterator[str]:
     yield 'created-by = "rtbuild"'
     for wheel in _by_name(pinned):
         file = _file(wheel)
-        yield from ("", "[[packages]]", f"name = {_text(canonicalize_name(wheel.name))}")
+        yield from ("", "[[packages]]", f"name = {_text(canonical(wheel.name))}")
         yield f"version = {_text(wheel.version)}"
         if isinstance(place, Mapping):
             where = f"path = {_text(str(place[file.sha256]))}"
@@ -138,7 +137,7 @@ def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
         yield "#   that these packages are all: uv adds those that they declare beside"
     yield "[project]"
     # Not the matrix's name alone: uv refuses a project that depends on a package of its own name.
-    yield f'name = "{canonicalize_name(f"rtbuild-{cell.matrix}")}"'
+    yield f'name = "{canonical(f"rtbuild-{cell.matrix}")}"'
     yield 'version = "0"'
     yield f'requires-python = "=={cell.python}.*"'
     yield from _array("dependencies", pins)
@@ -148,7 +147,7 @@ def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
     rows = []
     if isinstance(place, Mapping):
         rows = [
-            f"{canonicalize_name(wheel.name)} = {{ path = {_text(str(place[_file(wheel).sha256]))} }}"
+            f"{canonical(wheel.name)} = {{ path = {_text(str(place[_file(wheel).sha256]))} }}"
             for wheel in _by_name(pinned)
         ]
     elif cell.index:
@@ -157,7 +156,7 @@ def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
             yield from ("", "[[tool.uv.index]]", f'name = "{name}"', f"url = {_text(url)}", "explicit = true")
         indexes = {wheel.name: place(_file(wheel))[0] for wheel in _by_name(pinned)}
         rows = [
-            f'{canonicalize_name(wheel)} = {{ index = "{names[url]}" }}'
+            f'{canonical(wheel)} = {{ index = "{names[url]}" }}'
             for wheel, url in indexes.items()
             if url in names
         ]
@@ -170,7 +169,7 @@ def _array(name: str, items: Iterable[str]) -> Iterator[str]:
 
 def _conda(pinned: Pinned, _place: Place) -> Iterator[str]:
     cell = pinned.cell
-    yield f"name: {canonicalize_name(cell.matrix)}"
+    yield f"name: {canonical(cell.matrix)}"
     yield from ("channels:", "  - conda-forge", "  - nodefaults", "dependencies:")
     yield from (f"  - python={cell.named_python}", "  - pip", "  - pip:")
     yield from (f"      - {json.dumps(f'--extra-index-url {url}')}" for url in cell.index)

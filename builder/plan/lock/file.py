@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -38,6 +37,7 @@ from builder.core.model import (
     Wheel,
     WheelSource,
 )
+from builder.core.versions import canonical, holds
 from builder.sources.index import Target, rank, wheel_name
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
@@ -304,7 +304,7 @@ def _differences(cell: Cell, entry: LockEntry) -> list[str]:
     """How an entry differs from the cell, as far as it tells."""
     rootfs = isinstance(entry.base, RootfsBase)
     base = f"rootfs:debian/{entry.base.suite}" if rootfs else entry.base.reference  # type: ignore[union-attr]
-    versions: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in entry.wheels}
+    versions: dict[str, str] = {canonical(wheel.name): wheel.version for wheel in entry.wheels}
     origin = "base" if entry.python is None else "standalone"
     target = Target(python=cell.python, platform=cell.platform, glibc=_ANY_GLIBC)
     other = [wheel.file for wheel in entry.wheels if rank(wheel.file, _tags(target)) is None]
@@ -332,9 +332,9 @@ def _other_version(text: str, versions: Mapping[str, str], target: Target) -> tu
     """Whether a requirement of the matrix is not met by the locked version, and that said."""
     try:
         parsed = Requirement(text)
-        if parsed.marker is not None and not parsed.marker.evaluate(target.environment):
+        if not holds(parsed, target.environment):
             return False, ""
-        found = versions.get(canonicalize_name(parsed.name))
+        found = versions.get(canonical(parsed.name))
         met = found is not None and parsed.specifier.contains(found, prereleases=True)
     except ValueError:
         return False, ""
@@ -506,7 +506,7 @@ def _from_document(document: Document) -> dict[str, LockEntry]:
         named = wheel_name(item.file)
         if named is None:
             raise ValueError(f"{user}: its file {item.file} is not named as a wheel")
-        if (named.name, named.version) != (canonicalize_name(item.name), Version(item.version)):
+        if (named.name, named.version) != (canonical(item.name), Version(item.version)):
             said = f"{item.name} {item.version}"
             raise ValueError(f"{user}: its file {item.file} is {named.name} {named.version}, not {said}")
         return Wheel(**item.model_dump(exclude={"source"}), source=source)

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_sdist_filename
+from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
+from builder.core.versions import canonical
 from builder.plan.facts.tables import load
 from builder.sources.debian import Debian
 from builder.sources.index import MACHINES, Index, IndexFile, LocalWheel, Target, rank, takes, wheel_name
@@ -99,21 +100,21 @@ def built(
             code that the cell's image cannot run.
         PackageIndexError: the index did not answer.
     """
-    asked = {canonicalize_name(one.name): one for one in map(Requirement, requirements)}
-    old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
+    asked = {canonical(one.name): one for one in map(Requirement, requirements)}
+    old = {canonical(wheel.name): wheel for wheel in previous if wheel.source is not None}
     made: list[LocalWheel] = []
     pure: BuildRoot | None = None
     here = cell.platform == host_platform()
     if cell.compiled:
         refuse_place(cell, host_platform())
     for given, needs in (*((name, None) for name in cell.from_source), *cell.compiled):
-        name = canonicalize_name(given)
+        name = canonical(given)
         wanted = asked.get(name)
         if wanted is None:
             hint = f"add {name}==VERSION to 'pip'"
             raise CellError(f"'from-source' names {name}, but no requirement of the cell does", hint=hint)
         kept = old.get(name)
-        moves = upgrade if isinstance(upgrade, bool) else name in map(canonicalize_name, upgrade)
+        moves = upgrade if isinstance(upgrade, bool) else name in map(canonical, upgrade)
         sdist = None
         if kept is not None and kept.source is not None and upgrade and not moves:
             sdist = kept.source.sdist if wanted.specifier.contains(kept.version, prereleases=True) else None
@@ -207,7 +208,7 @@ def choose_sdist(wanted: Requirement, files: Sequence[IndexFile], target: Target
     if file.sha256 is None:
         raise PackageIndexError(f"the index gives no sha256 for {file.name}", hint="use an index that does")
     return Sdist(
-        name=canonicalize_name(wanted.name),
+        name=canonical(wanted.name),
         version=usable[0],
         file=file.name,
         sha256=file.sha256,
@@ -223,7 +224,7 @@ def sdist_version(file: IndexFile, name: str) -> str | None:
         found, version = parse_sdist_filename(_ARCHIVES.sub(".tar.gz", file.name))
     except ValueError:
         return None
-    return str(version) if canonicalize_name(found) == canonicalize_name(name) else None
+    return str(version) if canonical(found) == canonical(name) else None
 
 
 def refuse_place(cell: Cell, here: str) -> None:

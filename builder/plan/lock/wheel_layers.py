@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from builder.core.model import Pinned, Wheel
+from builder.core.versions import canonical, names_of
 
 LISTED_EARLY = 50_000_000
 """Bytes of a wheel file above which a lock lists it before the others, after NVIDIA's."""
@@ -40,13 +38,13 @@ def stands_alone(group: Group) -> bool:
 
 def groups_of(pinned: Pinned) -> tuple[Group, ...]:
     """The wheels of each layer: lowest layer first, each large wheel alone, then all small ones together."""
-    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
+    frameworks = names_of(pinned.cell.frameworks)
 
     def shared_first(wheel: Wheel) -> int:
         """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
         release is another. The order within each of these stays the lock's.
         """
-        name = canonicalize_name(wheel.name)
+        name = canonical(wheel.name)
         return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
 
     large = sorted(

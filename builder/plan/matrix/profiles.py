@@ -5,10 +5,8 @@ A profile's requirements are ordinary ones of the cell: they are locked, compare
 
 from collections.abc import Sequence
 
-from packaging.utils import canonicalize_name
-
 from builder.core.model import Profile
-from builder.core.versions import without_marker
+from builder.core.versions import canonical, holds, without_marker
 from builder.plan.matrix.values import parse
 
 # Versions of Colab's own runtime, the same in all lists from 2025.07 to 2026.07:
@@ -36,12 +34,11 @@ PROFILE_PYTHON: dict[Profile, int] = {"colab": 8}
 
 def pip(profile: Profile, *, python: str, frameworks: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """``given`` requirements and the profile's. A project that the matrix names itself keeps its version."""
-    named = {canonicalize_name(parse(text).name) for text in (*frameworks, *given)}
+    named = {canonical(parse(text).name) for text in (*frameworks, *given)}
     own = (
         without_marker(requirement)
         for requirement in map(parse, _PIP.get(profile, ()))
-        if canonicalize_name(requirement.name) not in named
-        and (requirement.marker is None or requirement.marker.evaluate({"python_version": python}))
+        if canonical(requirement.name) not in named and holds(requirement, {"python_version": python})
     )
     return (*given, *own)
 

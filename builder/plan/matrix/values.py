@@ -12,11 +12,11 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.model import OLDEST_PYTHON, Base
 from builder.core.suites import SUITES
+from builder.core.versions import canonical
 from builder.plan.matrix.nodes import did_you_mean, nearest
 
 
@@ -242,8 +242,8 @@ def _framework(text: str) -> str:
     if parsed.marker is not None:
         hint = "a cell knows its Python and platform; say it with 'exclude' or 'include'"
         raise BadValue(f"the framework '{text}' has a condition", hint)
-    extras = f"[{','.join(sorted(map(canonicalize_name, parsed.extras)))}]" if parsed.extras else ""
-    return f"{canonicalize_name(parsed.name)}{extras}=={Version(specifiers[0].version)}"
+    extras = f"[{','.join(sorted(map(canonical, parsed.extras)))}]" if parsed.extras else ""
+    return f"{canonical(parsed.name)}{extras}=={Version(specifiers[0].version)}"
 
 
 def exact_release(text: str) -> tuple[str, str] | None:
@@ -252,7 +252,7 @@ def exact_release(text: str) -> tuple[str, str] | None:
     specifiers = list(parsed.specifier)
     if len(specifiers) != 1 or specifiers[0].operator != "==" or specifiers[0].version.endswith(".*"):
         return None
-    return canonicalize_name(parsed.name), str(Version(specifiers[0].version))
+    return canonical(parsed.name), str(Version(specifiers[0].version))
 
 
 _PROJECT = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -263,7 +263,7 @@ def _project(text: str) -> str:
     if not re.fullmatch(_PROJECT, text):
         hint = "the name alone; its version goes under 'pip', as name==1.2"
         raise BadValue(f"'{text}' is no name of a package", hint)
-    return canonicalize_name(text)
+    return canonical(text)
 
 
 # -- bases

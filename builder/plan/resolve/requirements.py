@@ -29,7 +29,7 @@ from packaging.version import Version
 
 from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, canonical
+from builder.core.versions import NO_NUMBER, canonical, holds
 from builder.plan.facts.tables import load
 from builder.plan.resolve.other_files import commands, cuda_bases, is_dockerfile, refuse_other
 from builder.sources.index import MACHINES, environment, wheel_name
@@ -129,8 +129,7 @@ class NamedRequirement:
 
     def holds(self, python: str, platform: str = "linux/amd64") -> bool:
         """Whether its marker, if it has one, holds for ``3.11`` on Linux on that processor."""
-        marker = self.parsed.marker
-        return marker is None or marker.evaluate(environment(f"{python}.0", machine=MACHINES[platform]))
+        return holds(self.parsed, environment(f"{python}.0", machine=MACHINES[platform]))
 
 
 @dataclass(kw_only=True)

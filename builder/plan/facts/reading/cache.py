@@ -15,7 +15,7 @@ from builder.core import resources
 from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
-from builder.core.versions import canonical, requirement
+from builder.core.versions import canonical, names_of
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, framework_texts, truth_of_base
 from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_of, with_deep
 from builder.sources.oci import parse_reference
@@ -186,7 +186,7 @@ def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
     """The frameworks' wheels of a lock, and JAX's plug-in, which holds its pins."""
     if pinned is None:
         return ()
-    names = {canonical(r.name) for text in framework_texts(cell) if (r := requirement(text)) is not None}
+    names = names_of(framework_texts(cell))
     return tuple(
         wheel
         for wheel in pinned.wheels

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, RegistryBase, RootfsBase, Wheel
-from builder.core.versions import canonical, pinned, requirement
+from builder.core.versions import canonical, names_of, pinned, requirement
 from builder.plan.facts.tables import Source, SystemRow, TagRow, load
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def framework_texts(cell: Cell) -> tuple[str, ...]:
     distribution, and is none here; of several requirements on one distribution a pinned one counts.
     """
     tables = load()
-    named = {canonical(parsed.name) for text in cell.frameworks if (parsed := requirement(text)) is not None}
+    named = names_of(cell.frameworks)
     beside: dict[str, tuple[str, Requirement]] = {}
     for text in cell.pip:
         parsed = requirement(text)

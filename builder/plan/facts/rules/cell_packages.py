@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import apart, canonical, contains, pinned, requirement
+from builder.core.versions import apart, canonical, contains, holds, pinned, requirement
 from builder.plan.facts.reading import Truth, WheelTruth
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.tables import (
@@ -224,11 +224,16 @@ def _settled(cell: Cell, frameworks: Sequence[CellFramework]) -> Iterator[Requir
     yield from (parsed for parsed in map(requirement, lines) if parsed is not None and parsed.specifier)
 
 
+def markers_of(python: str, platform: str) -> dict[str, str]:
+    """The values of markers in a cell."""
+    return environment(f"{python}.0", machine=MACHINES.get(platform, ""))
+
+
 def firm_wishes(cell: Cell, frameworks: Sequence[CellFramework], name: str) -> list[Requirement]:
     """The bounds on one package that hold whichever releases are chosen."""
-    values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
+    values = markers_of(cell.python, cell.platform)
     mine = (parsed for parsed in _settled(cell, frameworks) if canonical(parsed.name) == name)
-    return [parsed for parsed in mine if parsed.marker is None or parsed.marker.evaluate(values)]
+    return [parsed for parsed in mine if holds(parsed, values)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,13 +251,13 @@ class _Place:
 
     @property
     def markers(self) -> dict[str, str]:
-        return environment(f"{self.python}.0", machine=MACHINES.get(self.platform, ""))
+        return markers_of(self.python, self.platform)
 
     def bounds(self, values: dict[str, str]) -> dict[str, list[SpecifierSet]]:
         """Of :attr:`settled`, by distribution, those whose markers hold."""
         found: dict[str, list[SpecifierSet]] = {}
         for one in self.settled:
-            if one.marker is None or one.marker.evaluate(values):
+            if holds(one, values):
                 found.setdefault(canonical(one.name), []).append(one.specifier)
         return found
 
@@ -281,7 +286,7 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
         found[name] = taken
         for text in taken.row.requires if taken.row is not None and not place.listed else ():
             wish = requirement(text)
-            if wish is None or (wish.marker is not None and not wish.marker.evaluate(values)):
+            if wish is None or not holds(wish, values):
                 continue
             other = canonical(wish.name)
             asked.setdefault(other, []).append((f"{name} {taken.version}", wish))
@@ -303,7 +308,7 @@ def _wishes_of_pin(parsed: Requirement, values: dict[str, str]) -> Iterator[Requ
     row = load().packages[name].row(exact) if exact is not None and name in load().packages else None
     for text in row.requires if row is not None else ():
         wish = requirement(text)
-        if wish is not None and (wish.marker is None or wish.marker.evaluate(values)):
+        if wish is not None and holds(wish, values):
             yield wish
 
 
@@ -340,7 +345,7 @@ def _takes(row: PackageRow, place: _Place, bounds: Bounds, values: dict[str, str
             apart(parsed.specifier, specifier)
             for name, specifiers in bounds.items()
             for parsed in row.asks(name)
-            if parsed.marker is None or parsed.marker.evaluate(values)
+            if holds(parsed, values)
             for specifier in specifiers
         )
     )

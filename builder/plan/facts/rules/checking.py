@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, pinned, release, requirement
+from builder.core.versions import canonical, contains, names_of, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
 from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, system
 from builder.plan.facts.rules.cell_packages import settled, with_releases
@@ -141,7 +141,7 @@ def check(
 
 def _kept(stack: Stack) -> Truth:
     """What was read and holds for other cells, too: of the frameworks' wheels, of what is gone."""
-    of_it = {canonical(parsed.name) for f in stack.frameworks if (parsed := requirement(f.requirement))}
+    of_it = names_of(framework.requirement for framework in stack.frameworks)
     wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
     base = stack.truth.base
     gone = base if base is not None and not base.exists else None

@@ -10,6 +10,7 @@ from builder.core.versions import (
     at_least,
     canonical,
     contains,
+    holds,
     key,
     lower_bound,
     major,
@@ -519,6 +520,6 @@ def distributions(stack: Stack) -> dict[str, str]:
         found.setdefault(one.name, f"{who} wants it" if who else "")
         lines = (*one.row.requires, *one.row.extras.get("", ())) if one.row is not None else ()
         for parsed in filter(None, map(requirement, lines)):
-            if parsed.marker is None or parsed.marker.evaluate({"python_version": cell.python}):
+            if holds(parsed, {"python_version": cell.python}):
                 found.setdefault(canonical(parsed.name), f"{one.name} {one.version} wants it")
     return found

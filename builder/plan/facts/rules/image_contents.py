@@ -18,6 +18,7 @@ from builder.core.versions import (
     key,
     lower_bound,
     major,
+    names_of,
     pinned,
     requirement,
 )
@@ -76,8 +77,7 @@ class Stack:
         if self.truth.locked:
             return {wheel.name for wheel in self.truth.wheels}
         lines = [line for one in self.frameworks if one.row is not None for line in one.row.requires]
-        wanted = {canonical(parsed.name) for text in lines if (parsed := requirement(text)) is not None}
-        return wanted | asked_names(self.cell) | {one.name for one in self.beside}
+        return names_of(lines) | asked_names(self.cell) | {one.name for one in self.beside}
 
     @property
     def _shared(self) -> list[Copy]:
@@ -112,8 +112,7 @@ class Stack:
 
 def asked_names(cell: Cell) -> set[str]:
     """The packages that a cell itself asks for."""
-    texts = (*cell.frameworks, *cell.pip)
-    return {canonical(parsed.name) for text in texts if (parsed := requirement(text)) is not None}
+    return names_of((*cell.frameworks, *cell.pip))
 
 
 def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:

@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from builder.core import resources
 from builder.core.model import Cell
 from builder.core.suites import SUITES
-from builder.core.versions import canonical, key, requirement, short
+from builder.core.versions import canonical, key, names_of, requirement, short
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
     R,
@@ -419,7 +419,7 @@ class Facts:
         """
         if cell.verify:
             return ()
-        asked = {canonical(p.name) for p in map(requirement, (*cell.frameworks, *cell.pip)) if p}
+        asked = names_of((*cell.frameworks, *cell.pip))
         needs = {"vision": "torchvision" in asked, "compile": cell.compilers}
         lacking = {name for name, there in needs.items() if not there}
         found = set[str]()
