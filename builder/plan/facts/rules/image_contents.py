@@ -23,7 +23,7 @@ from builder.core.versions import (
     requirement,
 )
 from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, framework_texts, system_of, tag_of
-from builder.plan.facts.rules.cell_packages import Beside, CellFramework, beside, framework_of
+from builder.plan.facts.rules.cell_packages import Beside, CellFramework, beside, framework_of, markers_of
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.tables import Source, SystemRow, load
 
@@ -70,6 +70,11 @@ class Stack:
     def beside(self) -> tuple[Beside, ...]:
         """Compiled packages beside the frameworks, as far as they are on record."""
         return beside(self.cell, self.truth, self.frameworks)
+
+    @functools.cached_property
+    def markers(self) -> dict[str, str]:
+        """The values of markers in the image."""
+        return markers_of(self.cell.python, self.cell.platform)
 
     @functools.cached_property
     def package_names(self) -> set[str]:

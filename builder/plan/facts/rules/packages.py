@@ -10,13 +10,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
+from builder.core.versions import apart, canonical, contains, holds, key, major, pinned, requirement, short
 from builder.plan.facts.rules.cell_packages import PYTORCH, Beside, CellFramework
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
 from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
-from builder.sources.index import MACHINES, environment
 
 Wish = tuple[str, "Requirement", Source]
 
@@ -113,9 +112,8 @@ def _for_numpy_2(one: Beside) -> str:
 
 def _numpy_of(stack: Stack, one: Beside) -> Iterator[Requirement]:
     """What a package asks for of NumPy on this Python."""
-    values = environment(f"{stack.cell.python}.0", machine=MACHINES.get(stack.cell.platform, ""))
     for parsed in one.row.asks("numpy") if one.row is not None else ():
-        if parsed.marker is None or parsed.marker.evaluate(values):
+        if holds(parsed, stack.markers):
             yield parsed
 
 
@@ -174,7 +172,6 @@ def _promised(specifier: SpecifierSet, version: str) -> bool:
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
     """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
     cell = stack.cell
-    values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
     every: list[tuple[str, Requirement | None, Source]] = []
     for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
         parsed = requirement(text)
@@ -200,7 +197,7 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
             every += [(framework.label, requirement(text), source) for text in row.requires]
     asked: dict[str, list[Wish]] = {}
     for who, parsed, source in every:
-        if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
+        if parsed is not None and holds(parsed, stack.markers):
             asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
     return asked
 
@@ -319,8 +316,7 @@ def _comes(stack: Stack, wanted: Requirement) -> Value | None:
     # the bounds of a release that a resolver takes are not among the wishes
     chosen = [r for one in stack.beside if one.chosen and one.row is not None for r in one.row.asks(name)]
     bounds = [*(parsed for _, parsed, _ in asked), *chosen]
-    values = environment(f"{stack.cell.python}.0", machine=MACHINES.get(stack.cell.platform, ""))
-    held = (r for r in bounds if r.marker is None or r.marker.evaluate(values))
+    held = (parsed for parsed in bounds if holds(parsed, stack.markers))
     if any(apart(parsed.specifier, wanted.specifier) for parsed in held):
         return None
     return Value(name, f"{wanted.specifier}, as nothing bounds it", CELL)
