@@ -1,14 +1,8 @@
 from .conda import from_conda
+from .project_files import from_pylock, from_pyproject
 from .proposing import AskedMachine, ProposedMatrix, propose
 from .refusals import last_release
-from .requirements import (
-    Wishes,
-    from_arguments,
-    from_notebook,
-    from_pylock,
-    from_pyproject,
-    from_requirements,
-)
+from .requirements import Wishes, from_arguments, from_notebook, from_requirements
 from .solve import Proposal, needs_standalone, to_matrix_yaml
 
 __all__ = [

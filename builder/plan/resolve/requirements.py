@@ -1,43 +1,38 @@
-"""Requirements out of the files that people keep them in, each with the place where it stands.
+"""Requirements out of lines as pip takes them, each with the place where it stands.
 
-``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), ``pyproject.toml``
-(PEP 621 and Poetry), ``pylock.toml`` (PEP 751), and the ``pip install`` lines of a notebook. What cannot go
-into an image by name and version is not dropped in silence: it becomes a note with its line.
+``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), and the lines of a
+Dockerfile and of a notebook that install by pip. What cannot go into an image by name and version is not
+dropped in silence: it becomes a note with its line. A file of another tool is refused with what to type.
 
 The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
-https://packaging.python.org/en/latest/specifications/pyproject-toml/,
-https://packaging.python.org/en/latest/specifications/pylock-toml/, https://nbformat.readthedocs.io/
+https://docs.docker.com/reference/dockerfile/, https://nbformat.readthedocs.io/
 """
 
 import codecs
 import contextlib
+import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from packaging.markers import Marker
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
+from builder.core.documents import CONTROL, parse_json, read_file, redact, shown
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical, holds
 from builder.plan.facts.tables import load
-from builder.plan.resolve.other_files import commands, cuda_bases, is_dockerfile, refuse_other
 from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
 _MOST_WISHES, _MOST_FILES, _LONGEST_LINE = 5000, 200, 64 << 10
-_LONGEST = 4096
+LONGEST = 4096
 """Letters of one requirement."""
 _DEPTH = 8
 """How deep requirements files may name one another."""
@@ -149,8 +144,8 @@ class Wishes:
         Raises:
             UsageError: It is no requirement.
         """
-        if len(text) > _LONGEST or NO_NUMBER.search(text) or CONTROL.search(text):
-            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
+        if len(text) > LONGEST or NO_NUMBER.search(text) or CONTROL.search(text):
+            raise UsageError(f"{place}: {quoted(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
         if found and wheel and (load().is_framework(wheel.name) or wheel.name in load().packages):
@@ -165,10 +160,12 @@ class Wishes:
         try:
             parsed = Requirement(text)
         except (ValueError, RecursionError) as problem:
-            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_as_in(text)) from problem
+            raise UsageError(
+                f"{place}: {quoted(text)!r} is not a requirement", hint=_as_in(text)
+            ) from problem
         if parsed.url is not None:
             if _OTHERS.fullmatch(text):
-                raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_as_in(text))
+                raise UsageError(f"{place}: {quoted(text)!r} is not a requirement", hint=_as_in(text))
             self.leave_out(text, place)
         elif canonical(parsed.name) == "pkg-resources":  # what Debian's `pip freeze` lists as 0.0.0
             self.note(
@@ -184,7 +181,7 @@ class Wishes:
 
     def note(self, place: str, text: str, why: str) -> None:
         """Say what became of a text that is no requirement; without logins, for it may be an address."""
-        self.notes.append(f"{place}: {_said(text)}: {why}")
+        self.notes.append(f"{place}: {quoted(text)}: {why}")
 
     def add_index(self, url: str, place: str) -> None:
         """Take over a package index; of an address with a login, the address alone."""
@@ -250,11 +247,11 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
     found, before = Wishes(), "torch"
     for text in texts:
         if _VERSION.fullmatch(text):
-            said = f"the command line: {_said(text)} is a version, and no package"
+            said = f"the command line: {quoted(text)} is a version, and no package"
             raise UsageError(said, hint=f"did you mean {before}=={text}?")
         if option := next((name for ends, name in _FILES.items() if text.lower().endswith(ends)), None):
-            said = f"the command line: {_said(text)} is the name of a file, and no package"
-            path = shlex.quote(_said(text))
+            said = f"the command line: {quoted(text)} is the name of a file, and no package"
+            path = shlex.quote(quoted(text))
             matrix = f"; a matrix is judged by `rtbuild check {path}`" * (option == "--conda")
             raise UsageError(said, hint=f"`rtbuild resolve {option} {path}` reads it{matrix}")
         before = text
@@ -271,7 +268,7 @@ def from_requirements(path: Path) -> Wishes:
 
 def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
     if CONTROL.search(str(path)):
-        raise UsageError(f"{_said(str(path))!r} is the name of no file that is read")
+        raise UsageError(f"{quoted(str(path))!r} is the name of no file that is read")
     resolved = Path(os.path.realpath(path))  # Path.resolve() raises for links in a circle
     if next(left, None) is None:
         raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")
@@ -279,10 +276,10 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         how = "in a circle" if resolved in above else "too deep"
         raise UsageError(f"{path}: requirements files name one another {how}")
     text = read_text(path)
-    if is_dockerfile(path.name, text):
+    if _is_dockerfile(path.name, text):
         _dockerfile(path, text, found)
         return
-    refuse_other(path, text)
+    _refuse_other(path, text)
     for number, line in _logical_lines(text):
         _line(
             line,
@@ -309,7 +306,7 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
     try:
         option, value = _option(shlex.split(line))
     except ValueError as problem:
-        raise UsageError(f"{place}: {_said(line)}: {problem}") from problem
+        raise UsageError(f"{place}: {quoted(line)}: {problem}") from problem
     if option in ("-r", "--requirement"):
         take_file(value)
     elif option in ("-c", "--constraint"):
@@ -321,10 +318,10 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
 def _dockerfile(path: Path, text: str, found: Wishes) -> None:
     """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
     before, take_file = len(found.wishes), _files_beside(path, found)
-    for number, image, cuda in cuda_bases(text):
+    for number, image, cuda in _cuda_bases(text):
         why = f"CUDA {cuda} is not taken over: the framework's build decides, and --driver bounds it"
         found.note(f"{path}:{number}", f"FROM {image}", why)
-    for number, command in commands(text):
+    for number, command in _commands(text):
         _install_line(command, f"{path}:{number}", found, take_file)
     if len(found.wishes) == before:
         raise _nothing(
@@ -332,6 +329,56 @@ def _dockerfile(path: Path, text: str, found: Wishes) -> None:
             found,
             "lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
         )
+
+
+_INSTRUCTION = re.compile(r"\s*(?P<word>[A-Za-z]+)\s+(?P<rest>.*)", re.DOTALL)
+
+
+def _is_dockerfile(name: str, text: str) -> bool:
+    """By its name, or by a first instruction that only a Dockerfile has."""
+    if re.fullmatch(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:\..*)?", name, re.IGNORECASE):
+        return True
+    first = next((line for line in text.splitlines() if line.strip() and line.lstrip()[:1] != "#"), "")
+    return re.match(r"FROM\s+\S+(?:\s+AS\s+\S+)?\s*$", first) is not None
+
+
+def _commands(text: str) -> Iterator[tuple[int, str]]:
+    """The commands of ``RUN`` instructions, in the shell's or the list's form, each with its line."""
+    for number, instruction in _instructions(text):
+        found = _INSTRUCTION.fullmatch(instruction)
+        if found is None or found["word"].upper() != "RUN":
+            continue
+        rest = re.sub(r"^(?:--\w+=\S+\s+)+", "", found["rest"])
+        try:
+            words = json.loads(rest)
+        except ValueError:
+            words = None
+        yield number, " ".join(map(str, words)) if isinstance(words, list) else rest
+
+
+def _cuda_bases(text: str) -> Iterator[tuple[int, str, str]]:
+    """The images that a Dockerfile's stages stand on whose tag names a CUDA: line, image and CUDA."""
+    for number, instruction in _instructions(text):
+        found = re.match(
+            r"FROM\s+(?:--\S+\s+)*(?P<image>\S*cuda\S*?:v?(?P<cuda>\d+\.\d+)\S*)", instruction, re.IGNORECASE
+        )
+        if found is not None:
+            yield number, found["image"], found["cuda"]
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str]]:
+    """Instructions, joined where a line ends in a backslash, without comments and empty lines."""
+    joined, first = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.lstrip().startswith("#") or (joined and not line.strip() and number <= text.count("\n")):
+            continue
+        first = first if joined else number
+        if line.rstrip().endswith("\\"):
+            joined += line.rstrip()[:-1] + " "
+            continue
+        instruction, joined = (joined + line).strip(), ""
+        if instruction:
+            yield first, instruction
 
 
 def _nothing(message: str, found: Wishes, hint: str) -> UsageError:
@@ -392,161 +439,6 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
         found.note(place, f"{option} {value}", "not taken over: an image has no editable packages")
     else:
         found.note(place, f"{option} {value}", "an option of pip, left out")
-
-
-def from_pyproject(path: Path) -> Wishes:
-    """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
-    document = _toml(path, read_text(path))
-    found = Wishes()
-    project = _table(document, "project", path)
-    poetry = _table(_table(document, "tool", path), "poetry", path)
-    listed, bound = project.get("dependencies", []), project.get("requires-python", "")
-    if not isinstance(listed, list) or not isinstance(bound, str):
-        text = "project.dependencies has to be a list of texts, and requires-python a text"
-        raise UsageError(f"{path}: {text}")
-    for text in listed:
-        found.add(str(text), f"{path}, project.dependencies")
-    found.python = bound or None
-    for name, value in _table(poetry, "dependencies", path).items():
-        _poetry(name, value, path, found)
-    for group in _table(project, "optional-dependencies", path):
-        found.notes.append(f"{path}: the extra '{_said(group)}' is not taken over; name its packages beside")
-    if not found.wishes:
-        raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
-    return found
-
-
-def from_pylock(path: Path) -> Wishes:
-    """The packages of a ``pylock.toml``, each at its version, and its Python.
-
-    Raises UsageError, with line and column, for a document that the specification does not allow:
-    https://packaging.python.org/en/latest/specifications/pylock-toml/
-    """
-    text = read_text(path)
-    document = _toml(path, text)
-    packages, version = document.get("packages"), document.get("lock-version")
-    if not isinstance(packages, list) or not isinstance(version, str):
-        raise UsageError(f"{path} is no lock of PEP 751", hint="it has `lock-version` and [[packages]]")
-    top, inner = _places(text)
-    if version.partition(".")[0] != "1":
-        said = f"{path}{top.get('lock-version', '')}: its lock-version is {shown(version, most=20)}"
-        raise UsageError(f"{said}, and 1.0 is read", hint="lock again with a tool that writes 1.0")
-    found = Wishes()
-    if (bound := document.get("requires-python")) is not None:
-        where = f"{path}{top.get('requires-python', '')}"
-        found.python = _checked(
-            bound, where, SpecifierSet, "a set of Pythons, as in requires-python = '>=3.11'"
-        )
-    for number, package in enumerate(packages, 1):
-        # inline tables have no header of their own, by which they would be found
-        places = inner[number - 1] if len(inner) == len(packages) else {}
-        _locked(package, partial(_place, path, number, places), found)
-    if not found.wishes:
-        raise UsageError(
-            f"{path} locks no package by version", hint="each has name = 'torch', version = '2.9.1'"
-        )
-    return found
-
-
-def _locked(package: Any, place: Callable[[str], str], found: Wishes) -> None:
-    if not isinstance(package, dict) or "name" not in package:
-        raise UsageError(
-            f"{place('')} has no name", hint="each of [[packages]] has one, as in name = 'torch'"
-        )
-    a_name, a_version, a_marker = (
-        "the name of a package, as in name = 'torch'",
-        "one version, as in version = '2.9.1'",
-        "an environment marker, as in marker = 'sys_platform == \"linux\"'",
-    )
-    name = _checked(package["name"], place("name"), partial(canonicalize_name, validate=True), a_name)
-    if "version" not in package:
-        found.leave_out(name, place(""))  # a folder, an archive or a repository
-        return
-    text = f"{name}=={_checked(package['version'], place('version'), Version, a_version)}"
-    if "marker" in package:
-        marker = _checked(package["marker"], place("marker"), Marker, a_marker)
-        if re.search(r"\b(?:extras|dependency_groups)\b", re.sub(r"'[^']*'|\"[^\"]*\"", "", marker)):
-            found.note(place("marker"), name, "not taken over: it is of an extra or a group; name it beside")
-            return
-        text += f" ; {marker}"
-    found.add(text, place("version"))
-
-
-def _checked(value: Any, place: str, read: Callable[[str], Any], wanted: str) -> str:
-    """The value, if it is a text that ``read`` takes; else UsageError, which says what was ``wanted``."""
-    if isinstance(value, str) and len(value) <= _LONGEST and not NO_NUMBER.search(value):
-        with contextlib.suppress(ValueError, RecursionError):
-            read(value)
-            return value
-    raise UsageError(f"{place}: {_said(str(value))!r} is not {wanted.partition(',')[0]}", hint=wanted)
-
-
-def _place(path: Path, number: int, places: Mapping[str, str], key: str) -> str:
-    found = places.get(key) or places.get("")
-    return f"{path}{found}" if found else f"{path}, package {number}"
-
-
-def _places(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Where values stand, as ``:12:11``: the document's own keys, and those of each of its ``[[packages]]``.
-
-    A package's header is at ``""``. Python's reader of TOML tells no places.
-    """
-    top: dict[str, str] = {}
-    inner: list[dict[str, str]] = []
-    now: dict[str, str] | None = top
-    for number, line in enumerate(text.split("\n"), 1):
-        key = re.match(r"[ \t]*([\w-]+)[ \t]*=[ \t]*", line[:_LONGEST])
-        if re.match(r"[ \t]*\[\[[ \t]*packages[ \t]*\]\]", line[:_LONGEST]):
-            now = {"": f":{number}:{line.index('[') + 1}"}
-            inner.append(now)
-        elif line.lstrip(" \t").startswith("["):
-            now = None
-        elif key and now is not None:
-            now.setdefault(key[1], f":{number}:{key.end() + 1}")
-    return top, inner
-
-
-def _toml(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return parse_toml(text.encode())
-    except MalformedError as problem:
-        raise UsageError(f"{path}{problem.place}: {problem}", hint="its syntax: https://toml.io") from problem
-
-
-def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
-    found = document.get(name, {})
-    if not isinstance(found, dict):
-        raise UsageError(f"{path}: '{name}' is no table")
-    return found
-
-
-def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
-    place = f"{path}, tool.poetry.dependencies"
-    table = value if isinstance(value, dict) else {"version": value}
-    version = table.get("version")
-    if not isinstance(version, str):
-        found.leave_out(name, place)
-        return
-    bounds = ",".join(_poetry_bound(part.strip()) for part in version.split(","))
-    if name == "python":
-        found.python = bounds
-        return
-    extras = table.get("extras")
-    brackets = f"[{','.join(map(str, extras))}]" if isinstance(extras, list) and extras else ""
-    marker = f" ; {table['markers']}" if table.get("markers") else ""
-    found.add(f"{name}{brackets}{bounds}{marker}", place)
-
-
-def _poetry_bound(text: str) -> str:
-    """``^2.1`` and ``~2.1`` as Python's own specifiers; ``*`` is every version."""
-    sign = re.fullmatch(r"([\^~])\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)", text)
-    if sign is None:
-        return "" if text == "*" else f"=={text}" if re.match(r"\d", text) else text
-    parts = [int(part) for part in sign[2].split(".")]
-    keep = next((n for n, part in enumerate(parts) if part), len(parts) - 1) if sign[1] == "^" else 1
-    keep = min(keep, len(parts) - 1)
-    upper = [*parts[:keep], parts[keep] + 1]
-    return f">={sign[2]},<{'.'.join(map(str, upper))}"
 
 
 _INSTALL = re.compile(
@@ -630,7 +522,7 @@ def _install_words(
             found.add(word, place)
 
 
-def _said(text: str) -> str:
+def quoted(text: str) -> str:
     """A foreign text in a note or an error."""
     return shown(redact(text), most=200)
 
@@ -659,3 +551,73 @@ def _beside(path: Path) -> str | None:
         return None
     listed = ", ".join(shown(name, most=80) for name in alike[:5])
     return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None
+
+
+# -- files of other tools in a requirements file's place
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherFile:
+    """A file of another tool: by its name, or by a text at the start of one of its lines."""
+
+    names: str
+    what: str
+    hint: str
+    text: str | None = None
+
+
+_FREEZE = "where it is installed: `pip freeze >requirements.txt`; or name frameworks: `rtbuild resolve torch`"
+_OTHER_FILES = (
+    OtherFile(
+        names=r"setup\.py",
+        what="a program of setuptools, which is not run",
+        hint=_FREEZE,
+        text=r"(?:from setuptools|import setuptools|from distutils)\b",
+    ),
+    OtherFile(names=r"setup\.cfg", what="a file of setuptools' settings", hint=_FREEZE),
+    OtherFile(
+        names=r"Pipfile(?:\.lock)?",
+        what="a file of Pipenv's",
+        hint="`pipenv requirements >requirements.txt` writes one",
+    ),
+    OtherFile(
+        names=r"poetry\.lock",
+        what="a lock of Poetry's",
+        hint="`poetry export -o requirements.txt` writes one; its pyproject.toml is read by --pyproject",
+    ),
+    OtherFile(
+        names=r"uv\.lock",
+        what="a lock of uv's",
+        hint="`uv export --format pylock.toml -o pylock.toml` writes one that --from-pylock reads",
+    ),
+    OtherFile(
+        names=r"pdm\.lock",
+        what="a lock of PDM's",
+        hint="`pdm export -o requirements.txt` writes one; its pyproject.toml is read by --pyproject",
+    ),
+    OtherFile(
+        names=r"pylock(?:\.[^.]+)?\.toml", what="a lock of PEP 751", hint="--from-pylock FILE reads it"
+    ),
+    OtherFile(names=r"pyproject\.toml", what="a project's own description", hint="--pyproject FILE reads it"),
+    OtherFile(names=r".*\.ipynb", what="a notebook", hint="--notebook FILE reads it"),
+    OtherFile(
+        names=r"(?:.*[-_.])?(?:environment|conda|env)(?:[-_.].*)?\.ya?ml",
+        what="an environment of conda's",
+        hint="--conda FILE reads it",
+        text=r"dependencies:\s*$",
+    ),
+)
+"""The first that fits counts. Their formats: https://packaging.python.org/en/latest/specifications/,
+https://python-poetry.org/docs/cli/#export, https://pipenv.pypa.io/en/latest/commands.html#requirements,
+https://docs.astral.sh/uv/reference/cli/#uv-export, https://pdm-project.org/en/latest/reference/cli/#export
+"""
+
+
+def _refuse_other(path: Path, text: str) -> None:
+    """UsageError for a file of another tool, with what to type."""
+    by_name = (one for one in _OTHER_FILES if re.fullmatch(one.names, path.name))
+    by_text = (one for one in _OTHER_FILES if one.text and re.search(rf"^{one.text}", text, re.MULTILINE))
+    found = next(by_name, None) or next(by_text, None)
+    if found is not None:
+        hint = found.hint.replace("FILE", str(path))
+        raise UsageError(f"{path} is no requirements file: it is {found.what}", hint=hint)

@@ -12,11 +12,11 @@ from rtbuild_command import inside
 
 from builder.cli import elsewhere
 from builder.cli.app import COMMANDS, loaded
-from builder.plan.resolve import other_files
+from builder.plan.resolve import requirements
 
 ROOT = Path(__file__).parents[3]
 HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values(), *elsewhere.VALUES.values()}
-OTHER_FILES = {file.hint for file in other_files._OTHERS}
+OTHER_FILES = {file.hint for file in requirements._OTHER_FILES}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
 

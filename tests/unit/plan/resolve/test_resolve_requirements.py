@@ -10,14 +10,8 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
-from builder.plan.resolve.requirements import (
-    MOST_BYTES,
-    from_arguments,
-    from_notebook,
-    from_pylock,
-    from_pyproject,
-    from_requirements,
-)
+from builder.plan.resolve.project_files import from_pylock, from_pyproject
+from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_notebook, from_requirements
 
 if TYPE_CHECKING:
     from pathlib import Path
