@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.plan.facts.maintain.rereading import VALUES, coverage
+from builder.plan.facts.reading.rereading import VALUES, coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

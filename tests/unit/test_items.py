@@ -38,9 +38,9 @@ from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.build import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
-from builder.plan.facts.maintain import release_survey, rereading
-from builder.plan.facts.maintain.release_survey import Budget, Survey
-from builder.plan.facts.maintain.row_sources import FAMILIES
+from builder.plan.facts.reading import release_survey, rereading
+from builder.plan.facts.reading.release_survey import Budget, Survey
+from builder.plan.facts.reading.row_sources import FAMILIES
 from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
@@ -243,9 +243,9 @@ def test_every_loop_in_threads_has_the_boundary() -> None:
         ("cli/commands/colab.py", "diff"), ("cli/commands/colab.py", "probe"),
         ("release/colab/match.py", "match_packages"), ("release/catalogue/site.py", "write_site"),
         ("release/catalogue/collection.py", "collect"), ("release/catalogue/registry.py", "images_of"),
-        ("plan/facts/maintain/release_survey.py", "survey"),
-        ("plan/facts/maintain/release_survey.py", "_reader"),
-        ("plan/facts/maintain/rereading.py", "read_side_tables"),
+        ("plan/facts/reading/release_survey.py", "survey"),
+        ("plan/facts/reading/release_survey.py", "_reader"),
+        ("plan/facts/reading/rereading.py", "read_side_tables"),
     ],
 )  # fmt: skip
 def test_loops_without_threads_have_it_too(file: str, function: str) -> None:

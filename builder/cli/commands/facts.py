@@ -9,7 +9,8 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.files import write_whole
-from builder.plan.facts.maintain import portable, reread
+from builder.plan.facts.reading import reread
+from builder.plan.facts.tables import portable
 from builder.sources.index import Index
 from builder.sources.oci import Registry
 

@@ -42,8 +42,8 @@ from builder.core.model import Pinned, RegistryBase
 from builder.core.suites import SUITES
 from builder.image.engine.engine import Engine
 from builder.image.engine.images import StoredImage
-from builder.plan.facts.maintain.release_survey import Survey
-from builder.plan.facts.maintain.rereading import SideTables
+from builder.plan.facts.reading.release_survey import Survey
+from builder.plan.facts.reading.rereading import SideTables
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.release.catalogue import collection
@@ -656,7 +656,7 @@ def open_world(  # noqa: C901 - one recorder after the other
     patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
     patch("builder.image.engine.receive.sweep_passing", world.recorded("sweep"))
     _record_making(world)
-    patch("builder.plan.facts.maintain.rereading.survey", world.recorded("survey", Survey()))
+    patch("builder.plan.facts.reading.rereading.survey", world.recorded("survey", Survey()))
 
     def refreshed(folder: Path, *, registry: Registry, **_more: object) -> SideTables:
         world.record("refresh", folder)
@@ -664,8 +664,8 @@ def open_world(  # noqa: C901 - one recorder after the other
             registry.digest_of("nvidia/cuda:12.2.2-base-ubuntu22.04")
         return SideTables()
 
-    patch("builder.plan.facts.maintain.rereading.read_side_tables", refreshed)
-    patch("builder.plan.facts.maintain.rereading.write_whole", world.recorded("write"))
+    patch("builder.plan.facts.reading.rereading.read_side_tables", refreshed)
+    patch("builder.plan.facts.reading.rereading.write_whole", world.recorded("write"))
     patch("builder.cli.commands.facts.portable", lambda: "{}")
     patch("builder.cli.commands.facts.write_whole", world.recorded("write"))
     patch("builder.cli.commands.colab.listed", world.recorded("runtime", RUNTIME))

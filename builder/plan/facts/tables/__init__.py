@@ -1,4 +1,7 @@
-"""What is known of cards, toolkits, releases and systems: data in ``data/``, a row each with its sources."""
+"""What is known of cards, toolkits, releases and systems: data in ``data/``, a row each with its sources.
+
+:mod:`builder.plan.facts.tables.probe_facts` has what the probe carries of it.
+"""
 
 import lazy_loader
 

@@ -1,10 +1,8 @@
 from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable, Source, TableFile
-from .gpus import ON_JETSON, card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
+from .gpus import ON_JETSON, card_of, class_of, known_class, maker_of, named_card, near_names
 from .loader import (
     BadRow,
     CudnnRow,
-    Facts,
-    FrameworkName,
     GpuRow,
     KernelRow,
     NameRow,
@@ -12,20 +10,18 @@ from .loader import (
     SystemLibraryRow,
     SystemRow,
     TagRow,
-    WheelFamilyRow,
     jax_cuda,
     load,
 )
 from .packages import PackageName, PackageRow, PackageTable, newest_minor
+from .probe_facts import portable
 
 __all__ = [
     "ON_JETSON",
     "BadRow",
     "Brings",
     "CudnnRow",
-    "Facts",
     "FactsError",
-    "FrameworkName",
     "FrameworkRow",
     "FrameworkTable",
     "GpuRow",
@@ -40,15 +36,14 @@ __all__ = [
     "SystemRow",
     "TableFile",
     "TagRow",
-    "WheelFamilyRow",
     "card_of",
     "class_of",
     "jax_cuda",
-    "known_cards",
     "known_class",
     "load",
     "maker_of",
     "named_card",
     "near_names",
     "newest_minor",
+    "portable",
 ]

@@ -76,7 +76,7 @@ def read_patterns():
 
 @functools.lru_cache(maxsize=1)
 def read_facts():
-    """``facts.json``: an object for each kind of fact; ``plan/facts/maintain/probe_facts.py`` says which."""
+    """``facts.json``: an object for each kind of fact; ``plan/facts/tables/probe_facts.py`` says which."""
     return json.loads(TABLES)
 
 

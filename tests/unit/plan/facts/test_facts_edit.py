@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from builder.core import resources
-from builder.plan.facts.maintain.rereading import Change, apply
+from builder.plan.facts.reading.rereading import Change, apply
 from builder.plan.facts.tables import FactsError
 from builder.plan.facts.tables import loader as facts
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from facts_shelf import LINUX, Shelf, metadata
 
-from builder.plan.facts.maintain.release_survey import load_table, survey, table_text
 from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.plan.facts.reading.release_survey import load_table, survey, table_text
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import load

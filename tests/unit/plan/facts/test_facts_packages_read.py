@@ -13,9 +13,9 @@ import pytest
 from facts_shelf import LINUX, Shelf, fatbin, metadata
 
 from builder.core.elf_needs import needs_of
-from builder.plan.facts.maintain.release_survey import load_table, survey, table_text
 from builder.plan.facts.reading.binary import library_of
 from builder.plan.facts.reading.package_wheel import source_values
+from builder.plan.facts.reading.release_survey import load_table, survey, table_text
 
 
 def beginning(*needed: str, asks: tuple[str, ...] = (), defines: tuple[str, ...] = ()) -> bytes:

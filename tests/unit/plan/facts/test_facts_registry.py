@@ -12,13 +12,13 @@ import pytest
 
 from builder.core import resources
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.maintain.probe_facts import portable
 from builder.plan.facts.rules import linking
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.probe_facts import portable
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data

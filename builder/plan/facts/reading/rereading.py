@@ -22,9 +22,9 @@ from builder.core.errors import CellError, RtbuildError, UsageError
 from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.versions import key, short
-from builder.plan.facts.maintain.release_survey import Budget, Survey, survey, table_text
-from builder.plan.facts.maintain.row_sources import families
-from builder.plan.facts.reading import TAG
+from builder.plan.facts.reading.observed import TAG
+from builder.plan.facts.reading.release_survey import Budget, Survey, survey, table_text
+from builder.plan.facts.reading.row_sources import families
 from builder.plan.facts.tables import FactsError, FrameworkRow, FrameworkTable, load
 from builder.sources.index import Index, ask
 from builder.sources.oci import Registry

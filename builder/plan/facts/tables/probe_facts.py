@@ -11,18 +11,10 @@ from typing import Any
 from packaging.version import Version
 
 from builder.core.versions import key, requirement
-from builder.plan.facts.tables import (
-    BadRow,
-    Facts,
-    FrameworkName,
-    FrameworkRow,
-    FrameworkTable,
-    KernelRow,
-    PackageRow,
-    WheelFamilyRow,
-    known_cards,
-    load,
-)
+from builder.plan.facts.tables.frameworks import FrameworkRow, FrameworkTable
+from builder.plan.facts.tables.gpus import known_cards
+from builder.plan.facts.tables.loader import BadRow, Facts, FrameworkName, KernelRow, WheelFamilyRow, load
+from builder.plan.facts.tables.packages import PackageRow
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""
