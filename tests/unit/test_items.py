@@ -39,9 +39,9 @@ from builder.pipeline.build import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
 from builder.plan.facts.reading import release_survey, rereading
+from builder.plan.facts.reading.observed import WheelReading
 from builder.plan.facts.reading.release_survey import Budget, Survey
 from builder.plan.facts.reading.row_sources import FAMILIES
-from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question

@@ -1,7 +1,6 @@
 from .amendment import Replacement, amend, entry
-from .expand import cell_id, load
+from .expand import PROFILE_PYTHON, cell_id, load
 from .nodes import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
-from .profiles import PROFILE_PYTHON
 from .selection import Selection, matches, select
 from .values import DEBIAN_SUITES, BadValue, seconds
 

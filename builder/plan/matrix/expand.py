@@ -12,7 +12,8 @@ from typing import Literal, cast
 
 from builder.core.errors import MatrixError
 from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
-from builder.plan.matrix import keys, profiles
+from builder.core.versions import canonical, holds, names_of, requirement, without_marker
+from builder.plan.matrix import keys
 from builder.plan.matrix.nodes import Problems, compose, nearest, read
 from builder.plan.matrix.reader import Reader, Setting
 from builder.plan.matrix.sections import Axes, MatrixDocument, Rule, read_document, read_publish
@@ -179,8 +180,8 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         base=parse_base(items("base")[0]),
         cuda=Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages)),
         platform=(*items("platform"), DEFAULT_PLATFORM)[0],
-        pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
-        apt=profiles.apt(profile, items("apt")),
+        pip=_pip(profile, python=python, frameworks=frameworks, given=items("pip")),
+        apt=_apt(profile, items("apt")),
         compilers=items("compilers") == ("true",) or "compile" in items("verify"),
         verify=items("verify"),
         env=tuple((name, value) for name, _, value in (item.partition("=") for item in items("env"))),
@@ -197,6 +198,50 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         span=row.span,
     )
     return replace(cell, id=cell_id(cell))
+
+
+# -- what a profile adds: requirements like all others, which are locked, compared and shown
+
+# Versions of Colab's own runtime, the same in all lists from 2025.07 to 2026.07:
+# https://github.com/googlecolab/backend-info/blob/main/pip-freeze.gpu.txt
+_PROFILE_PIP: dict[Profile, tuple[str, ...]] = {
+    "colab": (
+        "ipykernel==6.17.1",
+        'ipython==7.34.0; python_version < "3.12"',
+        'ipython<9,>=8; python_version >= "3.12"',  # 7 imports imp, which went: %load_ext autoreload
+        "ipywidgets==7.7.1",
+        "jupyter-server<3,>=2",
+        "notebook==6.5.7",
+        'setuptools; python_version >= "3.12"',  # notebook 6 imports distutils, which went with 3.12
+    )
+}
+# The commands that notebooks call most; Colab's own images have all of them:
+# https://github.com/googlecolab/backend-info/blob/main/apt-list.txt
+# tini is PID 1: it forwards signals, and reaps processes that notebooks leave behind.
+_PROFILE_APT: dict[Profile, tuple[str, ...]] = {
+    "colab": ("curl", "git", "less", "procps", "tini", "unzip", "wget", "zip")
+}
+PROFILE_PYTHON: dict[Profile, int] = {"colab": 8}
+"""The oldest minor version that a profile runs on: that of ipykernel 6.17 and jupyter_server 2."""
+
+
+def _pip(
+    profile: Profile, *, python: str, frameworks: Sequence[str], given: Sequence[str]
+) -> tuple[str, ...]:
+    """``given`` requirements and the profile's. A project that the matrix names itself keeps its version."""
+    named = names_of((*frameworks, *given))
+    own = (
+        without_marker(parsed)
+        for parsed in filter(None, map(requirement, _PROFILE_PIP.get(profile, ())))
+        if canonical(parsed.name) not in named and holds(parsed, {"python_version": python})
+    )
+    return (*given, *own)
+
+
+def _apt(profile: Profile, given: Sequence[str]) -> tuple[str, ...]:
+    """``given`` Debian packages and the profile's."""
+    named = {text.partition("=")[0] for text in given}
+    return (*given, *(name for name in _PROFILE_APT.get(profile, ()) if name not in named))
 
 
 # -- ids. No other code takes one apart.
@@ -254,7 +299,7 @@ def _check_profiles(rows: list[_CellDraft], cells: list[Cell], problems: Problem
     seen = set()
     for row, cell in zip(rows, cells, strict=True):
         python = row.settings["python"]
-        oldest = profiles.PROFILE_PYTHON.get(cell.profile, 0)
+        oldest = PROFILE_PYTHON.get(cell.profile, 0)
         if int(cell.python.partition(".")[2]) < oldest and python.span not in seen:
             seen.add(python.span)
             problems.add(

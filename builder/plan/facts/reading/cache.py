@@ -16,8 +16,17 @@ from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.core.versions import canonical, names_of
-from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, framework_texts, truth_of_base
-from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_of, with_deep
+from builder.plan.facts.reading.observed import (
+    BaseTruth,
+    Truth,
+    WheelTruth,
+    framework_texts,
+    load_reading,
+    reading_path,
+    truth_of,
+    truth_of_base,
+    with_deep,
+)
 from builder.sources.oci import parse_reference
 
 if TYPE_CHECKING:

@@ -28,9 +28,10 @@ from builder.plan.facts.reading.observed import (
     WheelTruth,
     framework_texts,
     system_of,
+    truth_of,
     truth_of_base,
+    with_deep,
 )
-from builder.plan.facts.reading.wheel import truth_of, with_deep
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.tables import jax_cuda
 from builder.sources.index import Files, Index, IndexFile, Target, page, rank, wheel_name

@@ -25,7 +25,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.reading.wheel import Metadata, WheelReading, metadata_of
+from builder.plan.facts.reading.observed import Metadata, WheelReading, metadata_of
 from builder.plan.facts.tables import FrameworkRow
 from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 

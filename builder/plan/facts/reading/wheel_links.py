@@ -7,7 +7,7 @@ from typing import Any
 from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.wheel import Kind, load_reading, reading_path
+from builder.plan.facts.reading.observed import Kind, load_reading, reading_path
 
 KIND: Kind = "links-2"
 """Counts up when more is kept of a wheel: what was kept before says nothing of that, and is read again."""

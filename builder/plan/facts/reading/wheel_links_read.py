@@ -23,7 +23,7 @@ from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import library_of, numpy_interface
-from builder.plan.facts.reading.wheel import (
+from builder.plan.facts.reading.observed import (
     WheelReading,
     load_reading,
     metadata_of,

@@ -18,8 +18,13 @@ from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
 from builder.core.module_names import ModuleNames, names_of
 from builder.core.versions import canonical, minor, requirement
-from builder.plan.facts.reading.observed import framework_texts
-from builder.plan.facts.reading.wheel import WheelReading, load_reading, reading_path, save_reading
+from builder.plan.facts.reading.observed import (
+    WheelReading,
+    framework_texts,
+    load_reading,
+    reading_path,
+    save_reading,
+)
 
 _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"

@@ -27,7 +27,7 @@ import requests
 
 from builder.core.elf_needs import needs_of
 from builder.plan.facts.reading import binary
-from builder.plan.facts.reading.wheel import (
+from builder.plan.facts.reading.observed import (
     Kind,
     Values,
     WheelReading,

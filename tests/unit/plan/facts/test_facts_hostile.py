@@ -13,8 +13,7 @@ from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.image.layers.excerpt import Excerpt, Skeleton
 from builder.plan.facts.reading import binary
-from builder.plan.facts.reading.observed import Truth
-from builder.plan.facts.reading.wheel import WheelReading, truth_of
+from builder.plan.facts.reading.observed import Truth, WheelReading, truth_of
 from builder.plan.facts.rules.checking import check
 
 if TYPE_CHECKING:

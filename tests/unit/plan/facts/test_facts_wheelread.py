@@ -12,7 +12,7 @@ import pytest
 import requests
 from doubles.http_server import NOT_FOUND, Answer, Request, Server
 
-from builder.plan.facts.reading.wheel import truth_of
+from builder.plan.facts.reading.observed import truth_of
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.sources.index import remote_zip
 from builder.sources.index.simple_api import IndexFile

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from builder.core.errors import CellError, PackageIndexError
-from builder.plan.facts.reading.wheel import WheelReading
+from builder.plan.facts.reading.observed import WheelReading
 from builder.plan.matrix import load
 from builder.release.colab import match as matching
 from builder.release.colab.imports import choose_bases, import_runtime, matrix_text, record_text
