@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import metadata_of
-from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load

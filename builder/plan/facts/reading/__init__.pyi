@@ -1,5 +1,6 @@
 from .cache import ReadingCache
 from .cells import read
+from .framework_wheel import read_wheel
 from .observed import (
     DOCKER_HUB,
     BaseTruth,
@@ -11,7 +12,6 @@ from .observed import (
     tag_of,
 )
 from .rereading import reread
-from .wheelread import read_wheel
 
 __all__ = [
     "DOCKER_HUB",

@@ -22,6 +22,7 @@ from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.cache import ReadingCache, base_reference, framework_wheels, together
+from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import (
     BaseTruth,
     Truth,
@@ -32,7 +33,6 @@ from builder.plan.facts.reading.observed import (
     truth_of_base,
     with_deep,
 )
-from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.tables import jax_cuda
 from builder.sources.index import Files, Index, IndexFile, Target, page, rank, wheel_name
 from builder.sources.oci import Registry

@@ -19,8 +19,8 @@ from builder.core.errors import PackageIndexError
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.binary import SharedLibrary, library_of
+from builder.plan.facts.reading.framework_wheel import metadata_beside, metadata_head, read_once, zip_of
 from builder.plan.facts.reading.observed import Values, WheelReading
-from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head, read_once, zip_of
 from builder.sources.index import IndexFile, RemoteZip, UnknownError, sdist_files
 from builder.sources.net import Client
 

@@ -18,6 +18,7 @@ from packaging.version import Version
 
 from builder.core.errors import CellError
 from builder.core.items import item
+from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import Kind, WheelReading
 from builder.plan.facts.reading.package_wheel import read_numpy, read_package, read_source, read_symbols
 from builder.plan.facts.reading.release_rows import Raw, WheelRelease, releases, total
@@ -29,7 +30,6 @@ from builder.plan.facts.reading.row_sources import (
     families,
     with_sources,
 )
-from builder.plan.facts.reading.wheelread import read_wheel
 from builder.sources.index import Index, IndexFile, page, pages
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]

@@ -23,6 +23,7 @@ from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import library_of, numpy_interface
+from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
     WheelReading,
     load_reading,
@@ -31,7 +32,6 @@ from builder.plan.facts.reading.observed import (
     save_reading,
 )
 from builder.plan.facts.reading.wheel_links import KIND, may_have_libraries
-from builder.plan.facts.reading.wheelread import metadata_head
 from builder.plan.facts.tables import load
 from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain

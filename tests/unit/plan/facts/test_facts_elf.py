@@ -10,9 +10,9 @@ import pytest
 from facts_shelf import library
 
 from builder.core.elf_needs import Needs, needs_of
+from builder.plan.facts.reading.framework_wheel import parts_of
 from builder.plan.facts.reading.observed import Truth, WheelReading, WheelTruth
 from builder.plan.facts.reading.observed import truth_of as truth_of_reading
-from builder.plan.facts.reading.wheelread import parts_of
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 

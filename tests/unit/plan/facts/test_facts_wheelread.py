@@ -12,8 +12,8 @@ import pytest
 import requests
 from doubles.http_server import NOT_FOUND, Answer, Request, Server
 
+from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import truth_of
-from builder.plan.facts.reading.wheelread import read_wheel
 from builder.sources.index import remote_zip
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.net.http import Client
