@@ -191,12 +191,12 @@ def _judge(
         _say_ignored(matrix, [cell for cell in cells if cell.matrix == matrix.name], locks[matrix.name])
     readings = ReadingCache(mirrors=mirrors)
     if read or deep:
-        from builder.plan.facts.reading import read as read_all
+        from builder.plan.facts.reading import read_cells
         from builder.sources.index import Index
         from builder.sources.oci import Registry
 
         index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
-        reading = read_all(pairs, index=index, registry=registry, readings=readings, deep=deep)
+        reading = read_cells(pairs, index=index, registry=registry, readings=readings, deep=deep)
         truths = dict(zip(cells, reading.truths, strict=True))
         figures = {
             "wheels": reading.wheels,

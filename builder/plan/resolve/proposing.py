@@ -27,7 +27,7 @@ from builder.plan.resolve.solve import (
     to_matrix_yaml,
     wheel_pythons,
 )
-from builder.plan.resolve.substitutes import Substitution, joined, nearest
+from builder.plan.resolve.substitutes import Substitution, joined, nearest_demand
 from builder.sources.index import Index, Offer, ask
 
 
@@ -133,7 +133,7 @@ def propose(
         except NothingPossibleError as problem:
             note("not possible as asked: looking for the nearest requirements that are")
             try:
-                way = nearest(demand, index, available)
+                way = nearest_demand(demand, index, available)
             except NotKnownError as stopped:
                 problem.hint = stopped.message
                 way = None

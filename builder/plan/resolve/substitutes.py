@@ -109,7 +109,7 @@ class Kept:
         return next((wheel.version for wheel in self.wheels if canonical(wheel.name) == name), None)
 
 
-def nearest(
+def nearest_demand(
     demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]]
 ) -> NearestDemand | None:
     """The nearest demand that is possible and has a set of wheels; None if none was found.

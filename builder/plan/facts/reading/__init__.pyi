@@ -1,5 +1,5 @@
 from .cache import ReadingCache
-from .cells import read
+from .cells import read_cells
 from .framework_wheel import read_wheel
 from .observed import (
     DOCKER_HUB,
@@ -21,7 +21,7 @@ __all__ = [
     "Truth",
     "WheelTruth",
     "framework_texts",
-    "read",
+    "read_cells",
     "read_wheel",
     "reread",
     "system_of",

@@ -49,7 +49,7 @@ _ONLY_SOURCES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The result of :func:`read` for several cells."""
+    """The result of :func:`read_cells` for several cells."""
 
     truths: tuple[Truth, ...]
     """One for each cell, in the order asked."""
@@ -61,7 +61,7 @@ class Reading:
     seconds: float
 
 
-def read(
+def read_cells(
     pairs: Sequence[Pair], *, index: Index, registry: Registry, readings: ReadingCache, deep: bool = False
 ) -> Reading:
     """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.

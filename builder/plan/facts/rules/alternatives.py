@@ -33,7 +33,7 @@ LIMIT = 48
 """Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
 
 
-def nearest(stack: Stack, judge: Judge) -> Nearest | None:
+def nearest_cell(stack: Stack, judge: Judge) -> Nearest | None:
     """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
     fallback = None
     bounds, bounded = _bounded(stack)

@@ -159,7 +159,7 @@ _TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class CellPackage:
     """One package."""
 
     name: str
@@ -187,7 +187,7 @@ class Beside:
         return f"{text} (the newest that goes with the rest)" if self.chosen and self.version else text
 
 
-def beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tuple[Beside, ...]:
+def packages_beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tuple[CellPackage, ...]:
     """The packages of a cell that are on record."""
     tables = load().packages
     if truth.locked:
@@ -263,14 +263,14 @@ class _Place:
 
 
 @functools.lru_cache(maxsize=2048)
-def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
+def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[CellPackage, ...]:
     """The packages that are asked for, and those that they ask for; a matrix has many cells with the same."""
     tables, values = load().packages, place.markers
     bounds = place.bounds(values)
     asked: dict[str, list[Wanted]] = {}
     for parsed in pip:
         asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed))
-    found: dict[str, Beside] = {}
+    found: dict[str, CellPackage] = {}
     waiting = [name for name in asked if name in tables]
     again = Counter[str]()
     for one in pip if not place.listed else ():
@@ -312,13 +312,15 @@ def _wishes_of_pin(parsed: Requirement, values: dict[str, str]) -> Iterator[Requ
             yield wish
 
 
-def _is_chosen(who: str, found: Mapping[str, Beside]) -> bool:
+def _is_chosen(who: str, found: Mapping[str, CellPackage]) -> bool:
     """Whether a wish is of a release that a resolver takes, and that nobody names."""
     one = found.get(who.partition(" ")[0])
     return one is not None and one.chosen
 
 
-def _chosen(name: str, wanted: list[Wanted], place: _Place, bounds: Bounds, values: dict[str, str]) -> Beside:
+def _chosen(
+    name: str, wanted: list[Wanted], place: _Place, bounds: Bounds, values: dict[str, str]
+) -> CellPackage:
     exact = next(filter(None, (pinned(parsed) for _, parsed in wanted)), None)
     if exact is not None:
         return _of(name, exact, place.index, wanted=wanted)
@@ -359,13 +361,13 @@ def _of(
     wanted: Sequence[Wanted] = (),
     chosen: bool = False,
     source: Source = CELL,
-) -> Beside:
+) -> CellPackage:
     table = load().packages[name]
     variant, variants = (version or "").partition("+")[2], load().package_names[name].variants
     if not variant and variants:
         tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in index)
         variant = next(filter(_TAIL.fullmatch, tails), "")
-    return Beside(
+    return CellPackage(
         name=name,
         table=table,
         version=version,
@@ -378,7 +380,7 @@ def _of(
     )
 
 
-def settled(cell: Cell, packages: Sequence[Beside]) -> Cell:
+def settled(cell: Cell, packages: Sequence[CellPackage]) -> Cell:
     """The cell with the releases that were judged named: a later resolver takes no others.
 
     Those whose code asks nothing of CUDA are left to it: there are many, and it weighs them all together.

@@ -172,9 +172,8 @@ def _is_absent(other: Cell, cell: Cell, absent: Collection[str]) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
-    from builder.plan.facts.rules.alternatives import (
-        nearest,  # with all candidates: few runs have a cell that is refused
-    )
+    # with all candidates: few runs have a cell that is refused
+    from builder.plan.facts.rules.alternatives import nearest_cell
 
     def judge(other: Cell) -> Outcome:
         base_is_gone = kept.base is not None and other.base == cell.base
@@ -188,7 +187,7 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
         )
         return _judge(other, driver, kept.wheels if same else ())
 
-    return nearest(stack_of(cell, driver=driver), judge)
+    return nearest_cell(stack_of(cell, driver=driver), judge)
 
 
 @functools.lru_cache(maxsize=16384)

@@ -19,7 +19,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.cell_packages import Beside, CellFramework, firm_wishes
+from builder.plan.facts.rules.cell_packages import CellFramework, CellPackage, firm_wishes
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
@@ -48,7 +48,7 @@ def known(stack: Stack) -> Iterator[Finding]:
             yield unknown(f"{text}: {why}", _asked(one))
 
 
-def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
+def _off_record(stack: Stack, one: CellPackage, version: str) -> Iterator[Finding]:
     """A release without a row: there is none, or nobody read it."""
     table, public = one.table, version.partition("+")[0]
     since = load().package_names[one.name].since
@@ -65,12 +65,12 @@ def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
         yield unknown(f"nobody read the wheel of {one.label}, {span}", _asked(one))
 
 
-def _decides(one: Beside) -> bool:
+def _decides(one: CellPackage) -> bool:
     """Whether a release matters: of what is linked with nothing of a framework's or CUDA's, none does."""
     return any(row.abi or row.architectures or row.either or row.cuda_libraries for row in one.table.rows)
 
 
-def _named_by_framework(stack: Stack, one: Beside) -> bool:
+def _named_by_framework(stack: Stack, one: CellPackage) -> bool:
     """Whether a framework's own requirements name this very release."""
     lines = [line for framework in stack.frameworks if framework.row for line in framework.row.requires]
     mine = (parsed for parsed in map(requirement, lines) if parsed and canonical(parsed.name) == one.name)
@@ -84,11 +84,11 @@ def _asks_for_framework(row: PackageRow) -> bool:
     return any(not any(c.operator == "==" for c in parsed.specifier) for parsed in mine)
 
 
-def _asked(one: Beside) -> Value:
+def _asked(one: CellPackage) -> Value:
     return Value(one.name, one.version or "any release", one.source)
 
 
-def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
+def _none_fits(stack: Stack, one: CellPackage) -> Iterator[Finding]:
     """No release goes with what is asked for beside it: which of them comes closest, and what it wants."""
     own = [parsed for who, parsed in one.wanted if who == "the cell"]
     rows = [row for row in one.table.rows if all(p.specifier.contains(row.version) for p in own)]
@@ -151,7 +151,7 @@ def _rest_asks_for_older(firm: Sequence[Requirement], own: Sequence[Requirement]
     return room and _asks_for_older(firm, oldest)
 
 
-def _is_before(stack: Stack, one: Beside, oldest: PackageRow) -> bool:
+def _is_before(stack: Stack, one: CellPackage, oldest: PackageRow) -> bool:
     """Whether the cell is older than the oldest release on record, so that an older one may go with it."""
     bounds = (lower_bound(parsed) for _, parsed in one.wanted)
     if any(bound is not None and at_least(bound, oldest.version) for bound in bounds):
@@ -172,7 +172,7 @@ def _span(versions: Sequence[str]) -> str:
     return f"{versions[0]} to {versions[-1]}" if len(versions) > 1 else "".join(versions)
 
 
-def _source_alone(stack: Stack, one: Beside, row: PackageRow) -> Finding:
+def _source_alone(stack: Stack, one: CellPackage, row: PackageRow) -> Finding:
     value = Value(f"{one.name} on the package index", "a source archive alone", row.source)
     what = f"{row.label} has no wheel on the package index"
     needs = [{"torch": "PyTorch", "nvcc": "nvcc", "network": "a network"}[name] for name in row.compiles]
@@ -226,7 +226,7 @@ def installs(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _refused(one: Beside) -> Outcome:
+def _refused(one: CellPackage) -> Outcome:
     """What a library that cannot be loaded makes of the package."""
     return Outcome.WARNS if load().package_names[one.name].optional else Outcome.IMPOSSIBLE
 
@@ -282,13 +282,13 @@ def _newest_torch() -> str:
     return short(load().frameworks["torch"].newest, 2)
 
 
-def _instead(stack: Stack, one: Beside, torch: CellFramework) -> str:
+def _instead(stack: Stack, one: CellPackage, torch: CellFramework) -> str:
     """The newest release of the package for this PyTorch and its CUDA."""
     other = release_for(stack, one, torch)
     return f"; {other.label} has nothing against it" if other is not None else ""
 
 
-def release_for(stack: Stack, one: Beside, torch: CellFramework) -> PackageRow | None:
+def release_for(stack: Stack, one: CellPackage, torch: CellFramework) -> PackageRow | None:
     """The newest release of a package that this PyTorch, its CUDA and this Python have nothing against."""
     version = torch.version or ""
     minor = short(version.partition("+")[0], 2)
@@ -349,7 +349,7 @@ def cuda(stack: Stack) -> Iterator[Finding]:
                 yield unknown(text, Value("linked with", ", ".join(names), row.source_of("needed")))
 
 
-def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
+def _variant(stack: Stack, one: CellPackage) -> Iterator[Finding]:
     """A build of PyTorch's own index: its name says for which CUDA it is."""
     torch, number = torch_of(stack), one.variant.removeprefix("cu")
     if torch is None or torch.cuda is None or not number.isdigit():
@@ -369,7 +369,7 @@ def _has_cuda(row: PackageRow) -> bool:
     return row.cuda is not None or any("cuda" in name for name in row.needed)
 
 
-def _by_cuda(one: Beside, row: PackageRow, torch: CellFramework, found: Value) -> Iterator[Finding]:
+def _by_cuda(one: CellPackage, row: PackageRow, torch: CellFramework, found: Value) -> Iterator[Finding]:
     wanted = short(found.text, 2)
     if wanted in row.by_cuda:
         return
@@ -431,7 +431,7 @@ def gpus(stack: Stack) -> Iterator[Finding]:
                 yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
 
 
-def _why_no_code_known(one: Beside, row: PackageRow) -> str | None:
+def _why_no_code_known(one: CellPackage, row: PackageRow) -> str | None:
     """Why a wheel's GPU code is not known; None for one that was read and has none."""
     if "architectures" in row.unread:
         return row.unread["architectures"]
@@ -451,7 +451,7 @@ def _code(stack: Stack, row: PackageRow) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def _runs(
-    one: Beside, row: PackageRow, card: GpuRow, listed: Sequence[str], other: Sequence[str]
+    one: CellPackage, row: PackageRow, card: GpuRow, listed: Sequence[str], other: Sequence[str]
 ) -> Iterator[Finding]:
     have = key(card.capability)[:2]
     if _serves(listed, have):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from builder.core.versions import agree, at_least, canonical, contains, key, major, pinned, requirement, short
-from builder.plan.facts.rules.cell_packages import Beside, CellFramework
+from builder.plan.facts.rules.cell_packages import CellFramework, CellPackage
 from builder.plan.facts.rules.finding import (
     CELL,
     Finding,
@@ -34,7 +34,7 @@ def cuda_versions(stack: Stack) -> tuple[Value, ...]:
     return tuple(value for value in found if value is not None)
 
 
-def _of_package(one: Beside) -> Value | None:
+def _of_package(one: CellPackage) -> Value | None:
     """CUDA that a package beside the frameworks was compiled with; its code for GPUs is its own rule's."""
     row = one.row
     if row is None or row.cuda is None or row.archive == "source" or one.variant:

@@ -23,7 +23,13 @@ from builder.core.versions import (
     requirement,
 )
 from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, framework_texts, system_of, tag_of
-from builder.plan.facts.rules.cell_packages import Beside, CellFramework, beside, framework_of, markers_of
+from builder.plan.facts.rules.cell_packages import (
+    CellFramework,
+    CellPackage,
+    framework_of,
+    markers_of,
+    packages_beside,
+)
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.tables import Source, SystemRow, load
 
@@ -67,9 +73,9 @@ class Stack:
     disagreements: tuple[Finding, ...]
 
     @functools.cached_property
-    def beside(self) -> tuple[Beside, ...]:
+    def beside(self) -> tuple[CellPackage, ...]:
         """Compiled packages beside the frameworks, as far as they are on record."""
-        return beside(self.cell, self.truth, self.frameworks)
+        return packages_beside(self.cell, self.truth, self.frameworks)
 
     @functools.cached_property
     def markers(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
 from builder.core.versions import apart, canonical, contains, holds, key, major, pinned, requirement, short
-from builder.plan.facts.rules.cell_packages import PYTORCH, Beside, CellFramework
+from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
@@ -104,13 +104,13 @@ def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _for_numpy_2(one: Beside) -> str:
+def _for_numpy_2(one: CellPackage) -> str:
     """The oldest release of a package from which on all on record run with NumPy 2."""
     fitting = list(itertools.takewhile(lambda row: row.numpy_abi == "2", one.table.rows))
     return f", or {one.name}>={fitting[-1].version}" if fitting else ""
 
 
-def _numpy_of(stack: Stack, one: Beside) -> Iterator[Requirement]:
+def _numpy_of(stack: Stack, one: CellPackage) -> Iterator[Requirement]:
     """What a package asks for of NumPy on this Python."""
     for parsed in one.row.asks("numpy") if one.row is not None else ():
         if holds(parsed, stack.markers):
@@ -202,7 +202,7 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
     return asked
 
 
-def _of_build(asked: Requirement | None, one: Beside) -> Requirement | None:
+def _of_build(asked: Requirement | None, one: CellPackage) -> Requirement | None:
     """What a build asks for, as far as the record of the default index's build tells.
 
     A build of PyTorch's own index (``0.11.0+cu111``) goes with the release of PyTorch, and not with the other

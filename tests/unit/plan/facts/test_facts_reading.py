@@ -16,7 +16,7 @@ from lock_values import lock_cell, lock_registry_base, lock_wheel
 
 from builder.core.model import Base, Cuda, Pinned, Wheel
 from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, ReadingCache, base_reference
-from builder.plan.facts.reading.cells import read
+from builder.plan.facts.reading.cells import read_cells
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.sources.index.client import Index
@@ -66,7 +66,7 @@ class World:
         return ReadingCache(mirrors=self.mirrors, cache=self.cache)
 
     def read(self, *pairs, readings=None, deep=False):
-        return read(
+        return read_cells(
             pairs,
             deep=deep,
             index=Index(IndexSettings(default=f"{self.server.url}/simple"), client=self.client),
@@ -334,7 +334,7 @@ def test_nobody_listening_is_unknown_and_a_damaged_cache_is_read_again(world: Wo
     readings = ReadingCache(mirrors={"docker.io": "127.0.0.1:9"}, cache=world.cache)
     nobody = Registry({"docker.io": "127.0.0.1:9"}, client=world.client, login=lambda _host: None)
     index = Index(IndexSettings(default="http://127.0.0.1:9/simple"), client=world.client)
-    truth = read([(cell, None)], index=index, registry=nobody, readings=readings).truths[0]
+    truth = read_cells([(cell, None)], index=index, registry=nobody, readings=readings).truths[0]
     assert "connection refused" in truth.unread[0]
     assert of_the_base(cell, truth) is Outcome.UNKNOWN
 

@@ -66,7 +66,7 @@ class Listed:
 
 
 def changes(*texts: str, **options) -> list[str]:
-    found = substitutes.nearest(demanded(*texts, **options), Listed(), {})
+    found = substitutes.nearest_demand(demanded(*texts, **options), Listed(), {})
     assert found is not None
     return [str(change) for change in found.changes]
 
@@ -251,7 +251,7 @@ def newest_that_goes(proposal, _index, _driver, **_options):
 def test_what_gave_way_is_brought_back_as_near_as_it_goes(monkeypatch) -> None:
     monkeypatch.setattr(substitutes, "solved", newest_that_goes)
     asked = demanded("torch==2.5.1", "umap-learn", "transformers~=4.4.2", "opencv-python==3.2.0")
-    found = substitutes.nearest(asked, Listed(HAD), {})
+    found = substitutes.nearest_demand(asked, Listed(HAD), {})
     assert found is not None
     assert {(one.instead, one.reason) for one in found.changes} == {
         ("opencv-python==3.2.0.8", "the index has no such release"),
@@ -322,7 +322,7 @@ def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(mo
     monkeypatch.setattr(substitutes, "solved", solved)
     marked = 'torchvision==0.20.1+cu121; sys_platform == "win32"'
     asked = demanded("torch==2.5.1+cu121", "transformers~=4.4.2", marked, index=("https://index.example",))
-    found = substitutes.nearest(asked, Listed(HAD), {})
+    found = substitutes.nearest_demand(asked, Listed(HAD), {})
     assert found is not None
     assert found.proposal.unasked is None
     assert [(one.instead, one.reason) for one in found.changes] == [
@@ -333,7 +333,7 @@ def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(mo
 
 def test_a_release_that_the_rules_name_is_taken_and_not_left_out(monkeypatch) -> None:
     monkeypatch.setattr(substitutes, "solved", lambda proposal, *_, **__: (replace(proposal, wheels=1), ()))
-    found = substitutes.nearest(demanded("torch==2.10.0", "torchcodec>=0.9.1"), Listed(), {})
+    found = substitutes.nearest_demand(demanded("torch==2.10.0", "torchcodec>=0.9.1"), Listed(), {})
     assert found is not None
     (change,) = found.changes
     assert str(change.instead).startswith("torchcodec==0.1")
@@ -437,14 +437,14 @@ def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
     monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
     wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
-    found = substitutes.nearest(wanted, Listed(), {})
+    found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
     assert found.proposal.unasked == "no answer"
     assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
 
 
 def test_another_build_of_the_release_is_nearer_than_another_release() -> None:
-    found = substitutes.nearest(demanded("torch==1.10.0+cu110", gpus=("RTX3090",)), None, {})
+    found = substitutes.nearest_demand(demanded("torch==1.10.0+cu110", gpus=("RTX3090",)), None, {})
     assert found is not None
     assert found.proposal.cell.frameworks[0].startswith("torch==1.10.0+cu11")
 
