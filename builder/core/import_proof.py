@@ -11,8 +11,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import ModuleType
 from typing import NamedTuple
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
 from builder.core import python_names
-from builder.core.module_names import BY_OLD_PROTOC, Called, Effects, ModuleNames, Taken
+from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, value
+from builder.core.module_names import BY_OLD_PROTOC, Branch, Called, Effects, Guard, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
@@ -70,9 +74,23 @@ class WheelFiles:
             name for name in tops if not name.rpartition(".")[2].startswith("_") and name not in _NO_ROOTS
         ]
         named = [one for one in tops if _plain(one) == _plain(self.name)]
-        return tuple(named or (tops if len(tops) == 1 else ()))
+        if named or len(tops) == 1:
+            return tuple(named or tops)
+        counts = Counter(name.partition(".")[0] for name in self.modules) if not least else Counter[str]()
+        return tuple(name for name in tops if 2 * counts[name] > len(self.modules))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The other outermost modules, and those right below the roots."""
+        roots = self.roots
+        inner = (name for name in self.modules if name.rpartition(".")[0] in {"", *roots})
+        return tuple(name for name in inner if name not in roots and not _IS_INNER.search(name))
 
 
+_IS_INNER = re.compile(
+    r"(?:^|\.)(?:_|tests?\b|test_|testing\b|conftest|setup$|docs?\b|examples?\b|benchmarks?\b|scripts\b)"
+)
+_MAKE_ARRAYS = {"array", "zeros", "ones", "empty", "arange", "full", "eye", "linspace"}
 _NO_ROOTS = {
     "tests",
     "test",
@@ -140,9 +158,17 @@ class Missing:
     because: tuple[tuple[str, str | None], ...] = ()
     """(module, name) that are lacking, too, so that it comes to this: the imports of a ``try``."""
     doubt: bool = False
-    """Whether the module puts names together, of which this may be one: if nobody wrote it there before."""
+    """Whether the module puts names together, of which this may be one: if nobody wrote it there before. Of
+    what ``ends`` it: whether the import comes there."""
     generated: str = ""
     """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
+    ends: str = ""
+    """What the module does that ends the import by itself; nothing lacks then, and ``giver`` is who refuses
+    it, ``taker`` itself if nobody else does."""
+    error: str = ""
+    """The exception that this raises, if its name is known."""
+    aside: bool = False
+    """Whether it is the import of a module beside the package's own."""
     root: str = ""
     """The distribution whose import comes there, the first one of several."""
     taker: str = ""
@@ -197,6 +223,8 @@ class ImportSet:
     """Whether a wheel's sources may add each of these to the module of another place."""
     whole: bool = False
     """Whether nothing else can be imported, but for Python's own modules."""
+    library: Callable[[str], bool | None] = lambda _: None
+    """Whether a library that is opened by a name is there; None if nobody knows."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
     _folders: dict[str, set[str]] = field(default_factory=dict)
     _outcomes: dict[str, Executed] = field(default_factory=dict)
@@ -349,7 +377,8 @@ class ImportSet:
         return self.target(source, inner, seen | {(module, name)})
 
     def entered(self, module: str) -> list[str]:
-        """What whoever uses a module imports: of one that has nothing, the only one below it, or ``api``."""
+        """What whoever uses a module imports: of one that has nothing, the only one below it, ``api``, or the
+        one with its own name, as ``pyzbar.pyzbar``."""
         found, owner = self.names(module), self.owner(module)
         if found is None or found.executed or found.stars or found.anything:
             return [module]
@@ -360,7 +389,8 @@ class ImportSet:
         below = [
             one for one in below if not re.search(r"\._\w*$", one) and one.rpartition(".")[2] not in _NO_ROOTS
         ]
-        named = [name for name in below if name.endswith(".api")] or below
+        own = module.rpartition(".")[2]
+        named = [name for name in below if name.rpartition(".")[2] in {"api", own}] or below
         return [module, *(self.entered(named[0]) if len(named) == 1 else ())]
 
     def outcome(self, module: str) -> Executed:
@@ -433,13 +463,202 @@ class ImportSet:
         for call in effects.called:
             if call.pythons & bit:
                 self._call(module, found, call, outcome, depth)
-        for tried, instead in effects.guards:
-            why = [failed for one in tried if one.pythons & bit and (failed := self.fails(one))]
+        for end in effects.ends:
+            if end.pythons & bit and (ended := self._ends(module, found, end)):
+                outcome.lacks.append(ended)
+        for branch in effects.branches:
+            self._branched(module, found, branch, outcome, depth)
+        for guard in effects.guards:
+            self._guarded(module, found, guard, outcome, depth)
+
+    def _branched(
+        self, module: str, found: ModuleNames, branch: Branch, outcome: Executed, depth: int
+    ) -> None:
+        """The way that a test takes, if the set decides it."""
+        answer = self._answer(found, branch.test)
+        if answer is None:
+            return
+        inner = Executed()
+        self._take(module, found, branch.true if answer else branch.false, inner, depth)
+        outcome.executed.extend(inner.executed)
+        giver, lacked = self._decides(found, branch.test)
+        for one in inner.lacks:
+            ours = bool(one.ends) and one.giver == self.owner(module)
+            text = _opens(lacked) if lacked else one.ends
+            outcome.lacks.append(replace(one, giver=giver, ends=text) if ours else one)
+
+    def _guarded(self, module: str, found: ModuleNames, guard: Guard, outcome: Executed, depth: int) -> None:
+        """A ``try``: if its block certainly raises what its first handler gets, that is executed."""
+        trial, inner = Executed(), Executed()
+        self._take(module, found, guard.trial, trial, depth)
+        outcome.executed.extend(trial.executed)
+        outcome.lacks.extend(one for one in trial.lacks if not one.ends)
+        ended = next((one for one in trial.lacks if one.ends), None)
+        bit = 1 << self.python
+        why = [failed for one in guard.tried if one.pythons & bit and (failed := self.fails(one))]
+        if ended is not None and not why:
+            answers = [catches(kinds, ended.error) for kinds in guard.kinds]
+            if all(answer is False for answer in answers):
+                outcome.lacks.append(ended)
+            if answers[0] is not True:
+                return
+        elif not why:
+            return
+        self._take(module, found, guard.instead, inner, depth)
+        outcome.executed.extend(inner.executed)
+        for one in inner.lacks:
             if why:
-                inner = Executed()
-                self._take(module, found, instead, inner, depth)
-                outcome.executed.extend(inner.executed)
-                outcome.lacks.extend(replace(one, because=(why[0], *one.because)) for one in inner.lacks)
+                outcome.lacks.append(replace(one, because=(why[0], *one.because)))
+            else:
+                outcome.lacks.append(ended if one.ends and ended is not None else one)
+
+    def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:
+        """What a statement ends with, if the wheels of the set are such that it raises."""
+        own = self.owner(module) or ""
+        text, giver = end.about[0] if end.about else "", own
+        match end.kind:
+            case "python":
+                giver = PYTHON
+            case "raise":
+                said = f" ({text})" if text else ""
+                text = f"raises {end.error or 'an error'}{said} when it is imported"
+            case "pydantic":
+                if not self._is_of_pydantic(found, end.about[1:]):
+                    return None
+                text, giver = f"{text}, which pydantic 2 refuses", "pydantic"
+            case "dataclass":
+                at = self._defined(module, found, end.about[1:])
+                if at is None or not self._has_no_hash(*at):
+                    return None
+                text = f"gives the field {text} of a dataclass a default without a hash"
+                text, giver = f"{text}, which Python 3.11 and newer refuse", PYTHON
+            case "library":
+                if (lacked := self.lacks_library(end.about)) is None:
+                    return None
+                text, giver = _opens(lacked), ""
+            case "installed":
+                if (lacking := self._not_installed(text)) is None:
+                    return None
+                text, giver = lacking
+            case _:
+                return None
+        return Missing(module, end.line, module, None, ends=text, error=end.error, giver=giver)
+
+    def lacks_library(self, names: Iterable[str]) -> str | None:
+        """One of several names of a library, if none of them is that of one that is there."""
+        known = {name: self.library(name) for name in names}
+        if True in known.values():
+            return None
+        return next((name for name, there in known.items() if there is False), None)
+
+    def _not_installed(self, text: str) -> tuple[str, str] | None:
+        """What is told of a requirement whose metadata is asked for and is not there, and whose."""
+        try:
+            asked = Requirement(text)
+        except InvalidRequirement:
+            return None
+        name = re.sub(r"[-_.]+", "-", asked.name).lower()
+        wheel = self._wheel(name)
+        if wheel is None:
+            said = f"asks for the metadata of {name}, which is not in the lock"
+            return (said, "") if self.whole else None
+        if asked.specifier.contains(wheel.version, prereleases=True):
+            return None
+        return f"demands {text} when it is imported", name
+
+    def _answer(self, found: ModuleNames, test: Expression) -> bool | None:
+        """Whether a test holds in this set; None if nobody knows."""
+
+        def leaf(expression: Expression) -> str | Version | None:
+            kind, *names = expression
+            if kind == "library" and self.library(names[0]) is False:
+                return None
+            wheel = self._wheel(re.sub(r"[-_.]+", "-", names[0]).lower()) if kind == "installed" else None
+            text = self._version(found, names) if kind == "of" else wheel.version if wheel else None
+            if text is None:
+                raise UnknownValueError
+            return text
+
+        try:
+            return bool(value(test, leaf))
+        except UnknownValueError:
+            return None
+
+    def _decides(self, found: ModuleNames, test: Expression) -> tuple[str, str]:
+        """The distribution whose release decides a test, or the library that does."""
+        kind, name, *_ = next(leaves(test))
+        if kind == "library":
+            return "", name
+        if kind == "installed":
+            return re.sub(r"[-_.]+", "-", name).lower(), ""
+        return (self.owner(found.bound[name][0]) or "") if name in found.bound else "", ""
+
+    def _version(self, found: ModuleNames, chain: Sequence[str]) -> str | Version | None:
+        """The text that ``alias.__version__`` is; a version if nobody knows how the module tells its own."""
+        if chain[0] not in found.bound:
+            return None
+        source, inner = found.bound[chain[0]]
+        at: str | None = source
+        names = [*([inner] if inner else []), *chain[1:]]
+        for name in names[:-1]:
+            at = self.target(at, name) if at is not None else None
+        return self._text(at, names[-1]) if at is not None and names else None
+
+    def _text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
+        found, wheel = self.names(module), self._wheel(self.owner(module) or "")
+        if found is None or wheel is None or depth > _DEEPEST:
+            return None
+        if name in found.versions:
+            return found.versions[name]
+        source, inner = found.bound.get(name, ("", None))
+        if inner is not None and (source, inner) != (module, name):
+            text = self._text(source, inner, depth + 1)
+            if text is not None:
+                return text
+        elif name not in found.names:
+            return next(filter(None, (self._text(star, name, depth + 1) for star in found.stars)), None)
+        named = "." not in module and (_plain(module) == _plain(wheel.name) or wheel.roots == (module,))
+        return _released(wheel) if named and name == "__version__" and name in found.names else None
+
+    def _is_of_pydantic(self, found: ModuleNames, chain: Sequence[str]) -> bool:
+        """Whether a name is pydantic's own, of release 2, and none of the old ones that it keeps."""
+        wheel = self._wheel("pydantic")
+        if wheel is None or not re.match(r"[2-9]\.", wheel.version):
+            return False
+        at = self._origin(found, chain)
+        return at is not None and self.owner(at) == "pydantic" and not at.startswith("pydantic.v1")
+
+    def _origin(self, found: ModuleNames, chain: Sequence[str]) -> str | None:
+        """The module of the first other wheel that a name is certainly taken from."""
+        for _ in range(_DEEPEST):
+            if chain[0] not in found.bound:
+                return None
+            source, inner = found.bound[chain[0]]
+            other = self.names(source)
+            if self.owner(source) == "pydantic" or inner is None or other is None:
+                return source
+            found, chain = other, (inner,)
+        return None
+
+    def _defined(self, module: str, found: ModuleNames, chain: Sequence[str]) -> tuple[str, str] | None:
+        """The module that defines what ``first.second`` is, and its name there."""
+        at, names = module, list(chain)
+        for _ in range(_DEEPEST):
+            if names[0] not in found.bound:
+                return (at, names[0]) if len(names) == 1 and names[0] in found.names else None
+            at, inner = found.bound[names[0]]
+            names = [*([inner] if inner is not None else []), *names[1:]]
+            other = self.names(at)
+            if at.partition(".")[0] == "numpy" or other is None or not names:
+                return (at, names[-1]) if names else None
+            found = other
+        return None
+
+    def _has_no_hash(self, module: str, name: str) -> bool:
+        if self.owner(module) == "numpy":
+            return name in _MAKE_ARRAYS
+        found = self.names(module)
+        return found is not None and name in found.hashless
 
     def fails(self, one: Taken) -> tuple[str, str | None] | None:
         """What an import certainly lacks: a module, and None or a name of it."""
@@ -534,6 +753,17 @@ class ImportSet:
         return None
 
 
+def _opens(library: str) -> str:
+    return f"opens the library {library}, which nothing in the lock brings"
+
+
+def _released(wheel: WheelFiles) -> Version | None:
+    try:
+        return Version(wheel.version)
+    except InvalidVersion:
+        return None
+
+
 def _wrong(of: ModuleNames, name: str, call: Called) -> str:
     """An argument that a call gives, and that the function does not take; empty without one."""
     signature = of.signatures.get(name)
@@ -542,9 +772,22 @@ def _wrong(of: ModuleNames, name: str, call: Called) -> str:
     return next((word for word in call.keywords if word not in signature.names), "")
 
 
-def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Missing]:
-    """What imports of ``roots``, modules by distribution, certainly lack; the first for each two wheels."""
-    found = list(_Walk(every).run(roots))
+def missing(
+    every: ImportSet,
+    roots: Mapping[str, Iterable[str]],
+    beside: Mapping[str, Iterable[str]] | None = None,
+) -> Iterator[Missing]:
+    """What imports of ``roots``, modules by distribution, certainly lack; the first for each two wheels.
+
+    After them those of ``beside``, whose failure is ``aside``: what no wheel brings may be an extra's there.
+    """
+    walk = _Walk(every)
+    found = list(walk.run(roots))
+    found += (
+        replace(one, aside=True)
+        for one in walk.run(beside or {})
+        if (one.giver or one.ends) and not one.because
+    )
     lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
     for wheel in sorted(every.wheels, key=lambda one: one.name not in givers):  # what they may add is most
@@ -562,7 +805,8 @@ def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Mi
 
 def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
     """All that has to be lacking, so that an import ends with it."""
-    yield one.module, one.name, one.giver
+    if not one.ends:
+        yield one.module, one.name, one.giver
     for module, name in one.because:
         yield module, name, every.giver(module, name) or ""
 
@@ -587,19 +831,40 @@ class _Walk:
                 for other in outcome.executed:
                     self.execute(other, module, root)
                 yield from self.lacking(module, outcome)
+                yield from self.opening(module)
             if (code := self.every.refused_code(root)) is not None and code not in self.by:
                 self.by[code], self.roots[code] = None, root
                 yield from self.lacking(code, self.every.outcome(code))
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         for one in outcome.lacks:
-            taker, giver = self.every.owner(one.taking), self.every.giver(one.module, one.name)
-            if taker is None or giver is None or giver == taker:
+            taker = self.every.owner(one.taking)
+            giver = one.giver if one.ends else self.every.giver(one.module, one.name)
+            if taker is None or giver is None or (giver == taker and not one.ends):
                 continue
             self.pairs[taker, giver] += 1
             if self.pairs[taker, giver] <= _MOST_OF_PAIR:
                 path, chain = self.every.path(one.taking), self.chain(module)
                 yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
+
+    def opening(self, module: str) -> Iterator[Missing]:
+        """Libraries that a module names to open them, if none of these is there."""
+        names, taker = self.every.names(module), self.every.owner(module)
+        lacked = self.every.lacks_library(names.opens) if names is not None and names.opens else None
+        if lacked is not None and taker is not None:
+            text = f"names the library {lacked} to open it, which nothing in the lock brings"
+            yield Missing(
+                module,
+                1,
+                module,
+                None,
+                ends=text,
+                doubt=True,
+                root=self.roots[module],
+                taker=taker,
+                path=self.every.path(module),
+                chain=self.chain(module),
+            )
 
     def execute(self, module: str, by: str | None, root: str) -> None:
         """A module is executed after all that it lies in."""

@@ -6,21 +6,48 @@ from both, that a name is missing, holds whatever the module does.
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from builder.core import python_names
 from builder.core.lazy_names import MAKERS, maker_of, names_given, names_gone, names_made, of_module
 from builder.core.module_additions import LARGEST, additions_of
+from builder.core.module_ends import (
+    ALWAYS,
+    METADATA,
+    Ends,
+    Expression,
+    Reading,
+    asks,
+    before,
+    handled,
+    has_no_hash,
+    is_dataclass,
+    looked_for,
+    mentioned,
+    misplaced_flags,
+    mutable_defaults,
+    newest_syntax,
+    opened,
+    raised,
+    refused_attributes,
+    refused_decorators,
+    refused_field,
+    settled,
+    since,
+    type_errors,
+)
 from builder.core.own_names import own_names
 from builder.core.python_names import OF_PYTHON
 
-ALWAYS = (1 << 32) - 1
-"""One bit for each Python 3.n: in which a statement is certainly executed."""
 _MOST_NAMES = 20_000
 _MOST_USES = 5_000
+_MOST_ENDS = 50
+_OPENS = re.compile(r"\b(?:CDLL|PyDLL|LoadLibrary|dlopen|_?find_library)\b")
+_TYPED = re.compile(r"\||\b(?:list|dict|tuple|set|frozenset|type)\[|\bcollections\b")
 
 _QUIET_CALLS = {
     "Logger",
@@ -113,6 +140,27 @@ class Signature(NamedTuple):
     """Whether it takes arguments of further names."""
 
 
+class Guard(NamedTuple):
+    """A ``try`` that gets what its block may raise."""
+
+    tried: tuple[Taken, ...]
+    """Imports, any of which the first handler gets if it fails."""
+    trial: "Effects"
+    """What else its block does that may raise."""
+    kinds: tuple[tuple[str, ...], ...]
+    """Exceptions of each handler, by their names; ``*`` for all."""
+    instead: "Effects"
+    """What the first handler does."""
+
+
+class Branch(NamedTuple):
+    """A test that the wheels of a set decide."""
+
+    test: Expression
+    true: "Effects"
+    false: "Effects"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Effects:
     """What statements that are executed take from elsewhere."""
@@ -120,30 +168,47 @@ class Effects:
     taken: tuple[Taken, ...] = ()
     used: tuple[Used, ...] = ()
     called: tuple[Called, ...] = ()
-    guards: "tuple[tuple[tuple[Taken, ...], Effects], ...]" = ()
-    """Imports, and what is executed instead if one of them fails."""
+    guards: tuple[Guard, ...] = ()
+    ends: tuple[Ends, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.taken or self.used or self.called or self.guards)
+        return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
 
     def as_list(self) -> list[Any]:
         return [
             self.taken,
             self.used,
             self.called,
-            [[tried, instead.as_list()] for tried, instead in self.guards],
+            [[one.tried, one.trial.as_list(), one.kinds, one.instead.as_list()] for one in self.guards],
+            self.ends,
+            [[one.test, one.true.as_list(), one.false.as_list()] for one in self.branches],
         ]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "Effects":
-        taken, used, called, guards = values
+        taken, used, called, guards, ends, branches = values
         return cls(
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
             called=tuple(
                 Called(line, tuple(chain), tuple(words), pythons) for line, chain, words, pythons in called
             ),
-            guards=tuple((tuple(map(Taken._make, tried)), cls.of_list(instead)) for tried, instead in guards),
+            guards=tuple(
+                Guard(
+                    tuple(map(Taken._make, tried)),
+                    cls.of_list(trial),
+                    tuple(map(tuple, kinds)),
+                    cls.of_list(instead),
+                )
+                for tried, trial, kinds, instead in guards
+            ),
+            ends=tuple(
+                Ends(line, kind, tuple(about), error, pythons) for line, kind, about, error, pythons in ends
+            ),
+            branches=tuple(
+                Branch(test, cls.of_list(true), cls.of_list(false)) for test, true, false in branches
+            ),
         )
 
 
@@ -181,6 +246,12 @@ class ModuleNames:
     """Of functions and classes that are bound once, and that nothing wraps."""
     generated: tuple[int, int, int] | None = None
     """The protobuf that made it, ``BY_OLD_PROTOC`` for one before 3.19, if protobuf asks for that."""
+    hashless: frozenset[str] = frozenset()
+    """Classes whose objects have no hash."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Names that are bound once, to a text that begins as a version does."""
+    opens: frozenset[str] = frozenset()
+    """Libraries that it may open by these names, whether or not on import."""
 
     def as_list(self) -> list[Any]:
         return [
@@ -199,13 +270,16 @@ class ModuleNames:
             {name: body.as_list() for name, body in self.functions.items()},
             dict(self.signatures),
             self.generated,
+            sorted(self.hashless),
+            dict(self.versions),
+            sorted(self.opens),
         ]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
         names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, *rest = values
-        tables, makers, executed, functions, signatures, generated = rest
+        tables, makers, executed, functions, signatures, generated, hashless, versions, opens = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -225,6 +299,9 @@ class ModuleNames:
                 for name, (names, any_keywords) in signatures.items()
             },
             generated=None if generated is None else (generated[0], generated[1], generated[2]),
+            hashless=frozenset(hashless),
+            versions=dict(versions),
+            opens=frozenset(opens),
         )
 
 
@@ -233,7 +310,7 @@ UNREAD = ModuleNames(anything=True, submodules=True)
 
 
 def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
-    """What is in a module's source; :data:`UNREAD` for what this Python does not parse, or not in bounds."""
+    """What is in a module's source; of one that is not read in bounds, :data:`UNREAD`."""
     if len(content) > LARGEST:
         return UNREAD
     try:
@@ -243,8 +320,24 @@ def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
             warnings.simplefilter("ignore")  # of others' escapes and comparisons
             tree = ast.parse(content)
         return reader.read(tree)
-    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+    except SyntaxError as problem:
+        return _not_parsed(problem)
+    except (ValueError, LookupError, RecursionError, MemoryError):
         return UNREAD
+
+
+def _not_parsed(problem: SyntaxError) -> ModuleNames:
+    """Of what this Python does not parse: an older one does not either, newer ones may."""
+    own = sys.version_info[1]
+    if problem.msg.startswith("Missing parentheses in call to"):
+        text = f"is written in Python 2: {problem.msg.partition('.')[0]}"
+        ends = Ends(problem.lineno or 1, "python", (text,), "SyntaxError")
+        return replace(UNREAD, executed=Effects(ends=(ends,)))
+    if isinstance(problem, IndentationError) and "too many levels" in problem.msg:
+        return UNREAD
+    text = f"is written in no Python that 3.{own} reads: {problem.msg}"
+    ends = Ends(problem.lineno or 1, "python", (text,), "SyntaxError", before(own + 1) & since(7))
+    return replace(UNREAD, executed=Effects(ends=(ends,)))
 
 
 def _decoded(content: bytes) -> str:
@@ -283,6 +376,12 @@ class _Reader:
         self.names |= self.globals
         self.submodules = self.anything = self.lazy = False
         self.makers: set[str] = set()
+        self.reading = Reading(self.dotted)
+        self.opens: set[str] = set()
+        self.typed = bool(_TYPED.search(text))
+        self.versions: dict[str, str] = {}
+        self.initial: dict[str, Expression | None] = {}
+        """Of names that functions bind, nothing that they are at first."""
 
     def texts(self, tree: ast.Module) -> None:
         """What the text alone tells, functions aside that :mod:`.lazy_names` knows."""
@@ -323,6 +422,10 @@ class _Reader:
         self.texts(tree)
         given = names_given(tree, self.text) if "__getattr__" in self.text else None
         self.makers = given.makers if given is not None else set()
+        self.opens = mentioned(tree) if _OPENS.search(self.text) else set()
+        if (came := newest_syntax(tree)) > 7:
+            text = f"is written in Python 3.{came}"
+            self.out.ends.append(Ends(1, "python", (text,), "SyntaxError", before(came)))
         self.block(tree.body, ALWAYS)
         gone, tables = set[str](), set[str]()
         if "__getattr__" in self.names:
@@ -364,7 +467,24 @@ class _Reader:
             functions=self.bodies(bound, known),
             signatures=self.signatures(),
             generated=self.generated(),
+            hashless=frozenset(
+                name
+                for name, one in self.defined.items()
+                if isinstance(one, ast.ClassDef) and name not in self.again and has_no_hash(one, self.dotted)
+            ),
+            versions={name: text for name, text in self.versions.items() if name not in self.again},
+            opens=frozenset(self.opens),
         )
+
+    def dotted(self, chain: tuple[str, ...]) -> set[str]:
+        """What ``first.second`` certainly is, by dotted names; more than one of imports that may fail."""
+        first = chain[0] if chain else ""
+        if not first or any(first in names for names in self.shadows):
+            return set()
+        targets = self.targets.get(first, set())
+        if not targets or None in targets or first in self.globals:
+            return set()
+        return {".".join((one[0], *((one[1],) if one[1] else ()), *chain[1:])) for one in targets if one}
 
     def generated(self) -> tuple[int, int, int] | None:
         """The protobuf that made the module."""
@@ -387,9 +507,12 @@ class _Reader:
             args = function.args
             every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
             self.shadows.append({one.arg for one in every if one is not None} | _stored(function))
-            self.out = _Collected()
+            self.out, values = _Collected(), self.reading.names
+            self.reading.names = {k: v for k, v in values.items() if k not in self.shadows[-1]}
+            self.reading.names |= {k: v for k, v in self.initial.items() if v is not None}
             self.block(function.body, ALWAYS)
             self.shadows.pop()
+            self.reading.names = values
             if body := self.out.effects(bound, known):
                 found[name] = body
         return found
@@ -407,11 +530,29 @@ class _Reader:
 
     def block(self, body: Iterable[ast.stmt], pythons: int) -> None:
         for statement in body:
+            values = self.reading.names
+            inner = _bound_in(statement) if values and hasattr(statement, "body") else set()
+            if hasattr(statement, "body"):
+                loops = isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+                self.reading.names = {k: v for k, v in values.items() if not loops or k not in inner}
             _VISITS.get(type(statement), _Reader.plain)(self, statement, pythons)
+            self.reading.names = values
+            self.forget(inner)
             if pythons and (self.within or self.turns) and _may_leave(statement):
                 pythons = 0  # what follows may not be executed
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Of these names it is not known any more what they are."""
+        for name in names:
+            self.reading.names.pop(name, None)
+
+    def end(self, line: int, kind: str, about: Sequence[str], pythons: int, error: str = "") -> None:
+        """What raises here."""
+        if pythons:
+            self.out.ends.append(Ends(line, kind, tuple(about), error, pythons))
+
     def name(self, name: str, target: tuple[str, str | None] | None = None, pythons: int = 0) -> None:
+        self.reading.names.pop(name, None)
         if self.shadows:
             self.shadows[-1].add(name)
             return
@@ -439,20 +580,47 @@ class _Reader:
                         continue
                     self.anything = self.submodules = True
             if pythons:
-                for node, chain in _attributes(expression):
-                    if isinstance(node, ast.Call):
-                        self.call(node, chain, pythons)
-                    else:
-                        self.use(node.lineno, chain[0], chain[1:], pythons)
+                self.demand(expression, pythons)
+
+    def demand(self, expression: ast.expr, pythons: int) -> None:
+        """What an expression takes, calls and raises."""
+        for node, chain in _attributes(expression):
+            if isinstance(node, ast.Call):
+                self.call(node, chain, pythons)
+            else:
+                self.use(node.lineno, chain[0], chain[1:], pythons)
+        if self.typed and pythons & before(10):
+            for line, text, where in type_errors(_parts(expression), self.dotted, self.is_bound):
+                self.end(line, "python", (text,), pythons & where, "TypeError")
+
+    def is_bound(self, name: str) -> bool:
+        return name in self.names or any(name in names for names in self.shadows)
+
+    def ended(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
+        """What a call raises by itself."""
+        first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        names = self.dotted(chain)
+        if names and names <= METADATA and isinstance(first, str):
+            self.end(node.lineno, "installed", (first,), pythons, "PackageNotFoundError")
+        elif names and all(name.startswith("re.") for name in names) and misplaced_flags(node):
+            text = "has a regular expression with flags in its middle, which Python 3.11 and newer refuse"
+            self.end(node.lineno, "python", (text,), pythons & since(11), "error")
+        if text := refused_field(node):
+            self.end(node.lineno, "pydantic", (text, *chain), pythons, "PydanticUserError")
+        if libraries := opened(node, self.defined.get):
+            self.end(node.lineno, "library", libraries, pythons, "OSError")
 
     def call(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
         first = node.args[0] if node.args else None
+        self.ended(node, chain, pythons)
         if chain[-1] in {"__import__", "import_module"} and isinstance(first, ast.Constant):
             name = first.value
             if isinstance(name, str) and name and not name.startswith(".") and len(node.args) == 1:
                 self.take(Taken(line=node.lineno, module=name, pythons=pythons))
             return
-        if any(chain[0] in names for names in self.shadows) or (self.within and len(chain) > 1):
+        if any(chain[0] in names for names in self.shadows):
+            return
+        if self.within and len(chain) > 1 and not self.is_near(chain):
             return
         self.out.called.append(
             Called(
@@ -463,6 +631,11 @@ class _Reader:
             )
         )
 
+    def is_near(self, chain: tuple[str, ...]) -> bool:
+        """Whether it is a function of a module of the same package."""
+        root = self.module.partition(".")[0]
+        return any(name.partition(".")[0] == root for name in self.dotted(chain))
+
     def use(self, line: int, alias: str, chain: tuple[str, ...], pythons: int) -> None:
         if any(alias in names for names in self.shadows):
             return
@@ -472,6 +645,15 @@ class _Reader:
 
     def plain(self, statement: ast.stmt, pythons: int) -> None:
         """A statement without statements in it; of one that is not known, nothing is demanded."""
+        if isinstance(statement, ast.Assert):
+            test = self.reading.read(statement.test)
+            if test is not None and asks(test) and pythons:
+                out, self.out = self.out, _Collected()
+                self.end(
+                    statement.lineno, "raise", (ast.unparse(statement.test)[:100],), pythons, "AssertionError"
+                )
+                out.branches.append((["not", test], self.out, _Collected()))
+                self.out = out
         if isinstance(statement, ast.Assert) or not isinstance(statement, _PLAIN):
             self.anywhere(statement)
             return
@@ -479,8 +661,31 @@ class _Reader:
         self.evaluate(
             (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr)), pythons
         )
+        if isinstance(statement, ast.Raise):
+            error, text = raised(statement)
+            self.end(statement.lineno, "raise", (text,), pythons, error)
+        if isinstance(statement, ast.Assign | ast.AugAssign):
+            self.remember(statement)
         if isinstance(statement, ast.Assign) and not self.shadows and self.is_filled(statement.value):
             self.filled |= {one.id for one in statement.targets if isinstance(one, ast.Name)}
+
+    def remember(self, statement: ast.Assign | ast.AugAssign) -> None:
+        """Values that the wheels of a set decide, and texts that may be a version."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        bound = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+        self.forget(one.id for one in bound)
+        if len(bound) != 1 or not isinstance(targets[0], ast.Name) or isinstance(statement, ast.AugAssign):
+            return
+        name, known = targets[0].id, self.reading.read(statement.value)
+        if known is not None and name not in self.globals:
+            self.reading.names[name] = known
+        elif not self.shadows:  # what the first call of a function finds
+            nothing = known in (["const", None], ["const", False]) and name not in self.initial
+            self.initial[name] = known if nothing else None
+        if not self.shadows and isinstance(statement.value, ast.Constant | ast.Name):
+            text = known[1] if known is not None and known[0] == "const" else None
+            if isinstance(text, str) and re.match(r"v?\d+(?:\.\d+)+", text):
+                self.versions[name] = text
 
     def is_filled(self, node: ast.expr) -> bool:
         """Whether a loop over it has a first turn."""
@@ -520,7 +725,8 @@ class _Reader:
         assert isinstance(statement, ast.AnnAssign)  # noqa: S101  # by its key below
         self.public_names(statement)
         self.evaluate([statement.value, statement.target], pythons)
-        self.evaluate([statement.annotation], self.now(pythons))
+        # of a function's own variables they are never evaluated
+        self.evaluate([statement.annotation], 0 if self.within else self.now(pythons))
 
     def now(self, pythons: int) -> int:
         """Where annotations are evaluated at once: not from Python 3.14 on."""
@@ -550,6 +756,9 @@ class _Reader:
         every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
         hints = [one.annotation for one in every if one is not None]
         self.evaluate([*hints, statement.returns], self.now(pythons))
+        if isinstance(statement, ast.FunctionDef):
+            for line, text, chain in refused_decorators(statement):
+                self.end(line, "pydantic", (text, *chain), pythons, "PydanticUserError")
 
     def define(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         if not self.shadows:
@@ -562,17 +771,37 @@ class _Reader:
         self.evaluate(
             [*statement.decorator_list, *statement.bases, *(one.value for one in statement.keywords)], pythons
         )
-        inner = _stored(statement)
+        for line, text, chain in refused_attributes(statement):
+            self.end(line, "pydantic", (text, *chain), pythons, "PydanticUserError")
+        if pythons & since(11) and is_dataclass(statement, self.dotted):
+            for line, field_name, chain in mutable_defaults(statement):
+                self.end(line, "dataclass", (field_name, *chain), pythons & since(11), "ValueError")
+        inner, values = _stored(statement), self.reading.names
+        self.reading.names = {k: v for k, v in values.items() if k not in inner}
         self.shadows.append(inner)
         self.block(statement.body, pythons)
         self.shadows.pop()
+        self.reading.names = values
 
     def if_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.If)  # noqa: S101
         self.evaluate([statement.test], pythons)
         true, false = decided(statement.test)
+        test = self.reading.read(statement.test) if pythons and not true and not false else None
+        values = self.reading.names
+        if test is not None and not asks(test):
+            true, false = settled(test)
+        if test is not None and asks(test):
+            true = false = pythons
+            out, self.out, one, other = self.out, _Collected(), _Collected(), _Collected()
+            out.branches.append((test, one, other))
+        else:
+            test, out, one, other = None, self.out, self.out, self.out
+        self.reading.names, self.out = dict(values), one
         self.block(statement.body, pythons & true)
+        self.reading.names, self.out = dict(values), other
         self.block(statement.orelse, pythons & false)
+        self.reading.names, self.out = values, out
 
     def loop(self, statement: ast.stmt, pythons: int) -> None:
         if isinstance(statement, ast.For | ast.AsyncFor):
@@ -584,6 +813,9 @@ class _Reader:
         self.turns += 1
         self.block(statement.body, pythons if first else 0)  # type: ignore[attr-defined]
         self.turns -= 1
+        if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens)):
+            error = raised(statement.orelse[-1])[0] if isinstance(statement.orelse[-1], ast.Raise) else ""
+            self.end(statement.lineno, "library", names, pythons, error)
         self.block(statement.orelse, 0)  # type: ignore[attr-defined]
 
     def with_(self, statement: ast.stmt, pythons: int) -> None:
@@ -598,15 +830,23 @@ class _Reader:
         body: list[ast.stmt] = statement.body  # type: ignore[attr-defined]
         handlers: list[ast.ExceptHandler] = statement.handlers  # type: ignore[attr-defined]
         sure = pythons if all(map(_lets_through, handlers)) else 0
+        outer, self.out = self.out, _Collected()
         self.block(body, sure)
+        inner, self.out = self.out, outer
+        trial = inner.raising() if handlers else _Collected()
+        outer.extend(inner)
         tried = tuple(self.tried(body, pythons)) if not sure and handlers else ()
+        tried = tried if tried and _catches(handlers[0]) else ()
+        self.forget(_bound_in(statement) if self.reading.names else ())
         for number, handler in enumerate(handlers):
             if handler.name:
                 self.name(handler.name)
-            out, self.out = self.out, _Collected()
-            self.block(handler.body, pythons if tried and number == 0 and _catches(handler) else 0)
-            out.guards += [(tried, self.out)] if tried and number == 0 else []
-            self.out = out
+            first = number == 0 and bool(tried or trial)
+            self.out = _Collected()
+            self.block(handler.body, pythons if first else 0)
+            if first:
+                outer.guards.append((tried, trial, tuple(map(handled, handlers)), self.out))
+            self.out = outer
         self.block(statement.orelse, sure)  # type: ignore[attr-defined]
         self.block(statement.finalbody, pythons)  # type: ignore[attr-defined]
 
@@ -675,10 +915,37 @@ class _Collected:
     taken: list[Taken] = field(default_factory=list)
     used: dict[tuple[str, tuple[str, ...]], Used] = field(default_factory=dict)
     called: list[Called] = field(default_factory=list)
-    guards: "list[tuple[tuple[Taken, ...], _Collected]]" = field(default_factory=list)
+    guards: "list[tuple[tuple[Taken, ...], _Collected, tuple[tuple[str, ...], ...], _Collected]]" = field(
+        default_factory=list
+    )
+    ends: list[Ends] = field(default_factory=list)
+    branches: "list[tuple[Expression, _Collected, _Collected]]" = field(default_factory=list)
+
+    def raising(self) -> "_Collected":
+        """What may raise for another reason than an import, taken out of it."""
+        found = _Collected(called=self.called, ends=self.ends, branches=self.branches)
+        self.called, self.ends, self.branches = [], [], []
+        return found
+
+    def extend(self, other: "_Collected") -> None:
+        self.taken += other.taken
+        for key, one in other.used.items():
+            self.used.setdefault(key, one)
+        self.called += other.called
+        self.guards += other.guards
+        self.ends += other.ends
+        self.branches += other.branches
 
     def effects(self, bound: Mapping[str, tuple[str, str | None]], known: Collection[str]) -> Effects:
         """The same, of names that are certainly modules, or functions and classes of the module."""
+        guards = (
+            Guard(tried, trial.effects(bound, known), kinds, instead.effects(bound, known))
+            for tried, trial, kinds, instead in self.guards
+        )
+        branches = (
+            Branch(test, true.effects(bound, known), false.effects(bound, known))
+            for test, true, false in self.branches
+        )
         return Effects(
             taken=tuple(dict.fromkeys(self.taken)),
             used=tuple(one for (alias, _), one in self.used.items() if _matters(bound, alias, one.chain))[
@@ -695,13 +962,13 @@ class _Collected:
                     )
                 )
             )[:_MOST_USES],
-            guards=tuple(
-                (tried, instead) for tried, inner in self.guards if (instead := inner.effects(bound, known))
-            ),
+            guards=tuple(one for one in guards if (one.tried and one.instead) or one.trial),
+            ends=tuple(dict.fromkeys(self.ends))[:_MOST_ENDS],
+            branches=tuple(one for one in branches if one.true or one.false)[:_MOST_ENDS],
         )
 
     def __bool__(self) -> bool:
-        return bool(self.taken or self.used or self.called or self.guards)
+        return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
 
 
 def _matters(bound: Mapping[str, tuple[str, str | None]], alias: str, chain: tuple[str, ...]) -> bool:
@@ -732,6 +999,30 @@ _VISITS: dict[type, Callable[[_Reader, ast.stmt, int], None]] = {
     ast.Import: _Reader.import_,
     ast.ImportFrom: _Reader.import_from,
 }
+
+
+def _bound_in(statement: ast.AST) -> set[str]:
+    """Names that a statement may bind, those within its functions, too."""
+    if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        return {statement.name}
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            found.add(node.name)
+    return found
+
+
+def _parts(expression: ast.expr) -> Iterator[ast.AST]:
+    """All parts of an expression that are evaluated whenever it is."""
+    stack: list[ast.AST] = [expression]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += _evaluated(node)
 
 
 def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
@@ -931,6 +1222,8 @@ _COMPARES: dict[type, Callable[[Any, Any], bool]] = {
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> tuple[int, int]:
     compares = _COMPARES.get(type(operator))
+    if isinstance(left, ast.Constant) and isinstance(operator, ast.Eq | ast.NotEq):
+        left, right = right, left
     try:
         wanted = ast.literal_eval(right)
     except ValueError:
@@ -970,5 +1263,6 @@ def _of_python(node: ast.expr, minor: int) -> Any:
         "sys.version_info[1]": minor,
         "sys.version_info.minor": minor,
         "sys.platform": "linux",
+        "platform.system()": "Linux",
         "os.name": "posix",
     }.get(text)

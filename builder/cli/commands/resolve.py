@@ -152,7 +152,9 @@ def _proven(one: Proposal) -> str:
     wheels = f"the resolver finds {one.wheels} wheels for it{size}"
     if one.unproven is not None:
         return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
-    return f"{wheels}, and nothing in their files keeps them from loading"
+    asks = "`rtbuild lock` asks" if one.cell.base.kind == "rootfs" else "nobody reads those of this base"
+    said = "nothing in their files speaks against it"
+    return f"{wheels}, and {said}; the system's libraries were not asked for: {asks}"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:

@@ -26,6 +26,8 @@ DEEP_LIMIT = 16 << 20
 """The same for reading GPU code and constants in the frameworks' own libraries."""
 UNPACKED = 256 << 20
 """Most bytes unpacked of the beginning of a member."""
+PIECE = 4 << 20
+"""Bytes of a part of a member that is unpacked part by part."""
 TAIL = 64 << 10
 HEAD_OF_DIRECTORY = 160 << 10
 TAIL_OF_DIRECTORY = 448 << 10
@@ -77,6 +79,34 @@ class RemoteZip:
         # the local header repeats the name and may carry another extra field, hence the room
         data = self._range(entry.header_offset, 30 + len(name.encode()) + 512 + length, cut=True)
         return unpacked(entry, data, length)
+
+    def pieces(self, entry: ZipInfo) -> Iterator[bytes]:
+        """A member unpacked, piece by piece, of which two are in memory at a time.
+
+        Raises UnknownError as :meth:`content` does, for a wrong checksum at the end.
+        """
+        name = entry.filename
+        head = self._range(entry.header_offset, 30, cut=True)
+        if head[:4] != b"PK\x03\x04" or len(head) < 30:
+            raise UnknownError(f"no member begins where its directory puts {name}")
+        at = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:30]))
+        left, length, checksum = entry.compress_size, 0, 0
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        while left:
+            packed = self._range(at, min(left, PIECE))
+            at, left = at + len(packed), left - len(packed)
+            while packed:
+                try:
+                    piece = packed if entry.compress_type == 0 else unpacker.decompress(packed, PIECE)
+                except zlib.error as problem:
+                    raise UnknownError(f"{name} does not unpack") from problem
+                packed = b"" if entry.compress_type == 0 else unpacker.unconsumed_tail
+                length, checksum = length + len(piece), zlib.crc32(piece, checksum)
+                if length > entry.file_size:
+                    raise UnknownError(f"{name} is larger than its directory says")
+                yield piece
+        if entry.compress_type not in {0, 8} or length < entry.file_size or checksum != entry.CRC:
+            raise UnknownError(f"{name} does not have the checksum that its directory gives")
 
     def packed(self, entries: Iterable[ZipInfo], gap: int = 64 << 10) -> Iterator[tuple[ZipInfo, bytes]]:
         """Members with their headers, packed as they are; what lies close together comes in one answer.

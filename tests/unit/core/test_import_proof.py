@@ -31,14 +31,18 @@ def proof(
     python: int = 12,
     more: Files | None = None,
     whole: bool = False,
+    wheels: dict[tuple[str, str], Files] | None = None,
 ) -> list[Missing]:
     sources: dict[str, Files] = {
         "taker": {"taker/__init__.py": taker} if isinstance(taker, str) else taker,
         "giver": {"giver/__init__.py": giver, "giver/sub.py": "x = 1\n"} if isinstance(giver, str) else giver,
         "more": more or {},
     }
-    wheels = [wheel_files(name, "1.0", files) for name, files in sources.items()]
-    by_name = {wheel.name: wheel for wheel in wheels}
+    made = [wheel_files(name, "1.0", files) for name, files in sources.items()]
+    for (name, version), files in (wheels or {}).items():
+        made.append(wheel_files(name, version, files))
+        sources[name] = files
+    by_name = {wheel.name: wheel for wheel in made}
 
     def read(wheel: str, module: str) -> ModuleNames | None:
         path = by_name[wheel].modules[module]
@@ -52,14 +56,18 @@ def proof(
         return any(word in text for text in sources[wheel].values())
 
     every = ImportSet(
-        wheels,
+        made,
         read,
         python,
         mentions=mentions,
         brings=lambda _, lacks: [False] * len(lacks),
         whole=whole,
+        library=lambda name: {"there": True, "libthere.so.1": True}.get(
+            name, None if "unknown" in name or ".dll" in name else False
+        ),
     )
-    return list(missing(every, {"taker": by_name["taker"].roots}))
+    named = by_name["taker"]
+    return list(missing(every, {"taker": named.roots}, {"taker": named.beside}))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +221,7 @@ def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
         "__getattr__ = deprecation_getattr(__name__, {'gone': ('text', f)})",
         "import sys\nsys.modules[__name__] = _LazyModule(__name__, f, {'sub': ['gone']})",
         "match FLAG:\n    case [*gone]:\n        pass",
-        "print 'an older Python'",
+        "x = (",
     ],
 )
 def test_what_may_be_there_is_taken_to_be_there(giver) -> None:
@@ -407,9 +415,7 @@ def test_tests_of_the_release(test, true, false) -> None:
         b"\n".join(b" " * n + b"if x:" for n in range(500)),
         b"\0" * 100,
         b"\xff\xfe" * 1000,
-        b"# coding: nonsense\nx = 1\n",
         b"x = 1\n" * (LARGEST // 6 + 1),
-        b"print 'older'\n",
         b"\n".join(b"n%d = 1" % n for n in range(25_000)),
     ],
 )
@@ -464,3 +470,265 @@ def test_a_module_that_no_wheel_has_is_lacking_where_there_is_nothing_else(taker
 )
 def test_a_module_that_may_be_there_is_not_lacking(taker, more) -> None:
     assert lacks(taker, "", more=more, whole=True) == []
+
+
+def ends(
+    taker: str | Files, *, python: int = 12, wheels: dict[tuple[str, str], Files] | None = None
+) -> list[str]:
+    """What ends the import of ``taker`` by itself, beside these wheels."""
+    return [one.ends for one in proof(taker, "", python=python, whole=True, wheels=wheels) if one.ends]
+
+
+VERSIONED: dict[tuple[str, str], Files] = {
+    ("one", "1.26.4"): {
+        "one/__init__.py": "from .version import __version__\n",
+        "one/version.py": "version = '1.26.4'\n__version__ = version\n",
+    },
+    ("two-lite", "2.2.0"): {
+        "two/__init__.py": "from .version import *\n",
+        "two/version.py": "__all__ = ['__version__']\n__version__ = '2.2.0'\n",
+    },
+    ("three", "3.10"): {"three/__init__.py": "__version__ = f()\n"},
+    ("packaging", "24.0"): {"packaging/__init__.py": "", "packaging/version.py": "def parse(x): pass\n"},
+    ("setuptools", "60.0"): {
+        "pkg_resources/__init__.py": "def require(x): pass\ndef get_distribution(x): pass\n"
+    },
+}
+PARSE = "from packaging.version import parse\n"
+METADATA = "from importlib.metadata import PackageNotFoundError, version\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PARSE
+        + "import one\nif parse(one.__version__) < parse('2.0'):\n    raise ImportError('an older one')",
+        PARSE
+        + "from one import __version__ as v\nif not parse(v) >= parse('2.0') or FLAG:\n    raise ImportError",
+        PARSE + "import three\nif parse(three.__version__).major != 2:\n    raise ImportError",
+        "import one\nif tuple(map(int, one.__version__.split('.')[:2])) > (1, 21):\n    raise ImportError",
+        "import one\nif tuple(int(n) for n in one.__version__.split('.')[:2]) > (1, 21):\n    raise ImportError",
+        "import two\nleast, most = '1', 1\nmost = '2.2.0'\nv = digit_version(two.__version__)\nassert v >= digit_version('2.0.0rc4') and v < digit_version(most), 'another two'",
+        "import one\nfrom packaging import version\ndef check():\n    least = '2'\n    if version.Version(one.__version__) < version.Version(least):\n        raise ImportError\ncheck()",
+        METADATA + "__version__ = version('absent-one')",
+        "import importlib.metadata as m\nm.version('absent')",
+        METADATA
+        + PARSE
+        + "if parse(version('Two_Lite')) >= parse('2.2'):\n    raise RuntimeError('too new')",
+        "import pkg_resources\npkg_resources.require('one>=2')",
+        "from pkg_resources import get_distribution\nx = get_distribution('absent').version",
+        "raise RuntimeError('install the other one')",
+        "try:\n    import absent\nexcept ImportError:\n    if True:\n        raise OSError('install it')",
+    ],
+)
+def test_a_check_of_its_own_that_the_set_does_not_pass(source) -> None:
+    assert len(ends(source, wheels=VERSIONED)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PARSE + "import one\nif parse(one.__version__) < parse('1.0'):\n    raise ImportError",
+        "import three\nif three.__version__ < '3.9':\n    raise ImportError",
+        PARSE + "import one\nif parse(one.__version__) < parse('2.0') and FLAG:\n    raise ImportError",
+        PARSE + "import one\nif parse(one.__version__) < parse(LEAST):\n    raise ImportError",
+        PARSE
+        + "import one\nif f():\n    v = '1'\nelse:\n    v = '2'\nif parse(one.__version__) < parse(v):\n    raise E",
+        PARSE
+        + "import one\ntry:\n    v = one.__version__\nexcept E:\n    v = '9'\nif parse(v) < parse('2'):\n    raise E",
+        PARSE
+        + "import one\nv = '3'\nfor v in f():\n    pass\nif parse(one.__version__) < parse(v):\n    raise E",
+        PARSE
+        + "import one\nv = '3'\ndef f(v):\n    if parse(one.__version__) < parse(v):\n        raise E\nf('1')",
+        PARSE + "import one as x\nx = f()\nif parse(x.__version__) < parse('2'):\n    raise E",
+        METADATA + "version('one')\nversion(__name__)\nversion(f())",
+        METADATA + "try:\n    v = version('absent')\nexcept PackageNotFoundError:\n    v = '0'",
+        METADATA + "try:\n    v = version('absent')\nexcept Exception:\n    v = '0'",
+        "import pkg_resources\npkg_resources.require('one>=1')",
+        "def f():\n    raise ValueError\ntry:\n    f()\nexcept ValueError:\n    pass",
+        "def f():\n    raise E\ntry:\n    f()\nexcept (OSError, E):\n    pass",
+        "def f():\n    raise E\ndef g(x):\n    f()",
+        "import sys\nif sys.platform == 'win32':\n    raise OSError",
+    ],
+)
+def test_a_check_that_it_passes_or_of_which_nobody_knows(source) -> None:
+    assert ends(source, wheels=VERSIONED) == []
+
+
+def test_a_test_that_the_set_decides_shows_the_way() -> None:
+    taker = (
+        PARSE
+        + "import one\nif parse(one.__version__) >= parse('{}'):\n    from one import {}\nelse:\n    from one import {}"
+    )
+    for least, names, found in (
+        ("1.20", ("gone", "other"), ["one.gone"]),
+        ("2", ("gone", "other"), ["one.other"]),
+        ("2", ("gone", "version"), []),
+    ):
+        assert [one.lacked for one in proof(taker.format(least, *names), "", wheels=VERSIONED)] == found
+
+
+TWO: dict[tuple[str, str], Files] = {
+    ("pydantic", "2.5.0"): {
+        "pydantic/__init__.py": "from .main import BaseModel\nfrom .fields import Field\n"
+        "from .class_validators import root_validator, validator\n",
+        "pydantic/main.py": "class BaseModel: pass\n",
+        "pydantic/fields.py": "def Field(d=None, **k): pass\n",
+        "pydantic/class_validators.py": "def root_validator(*a, **k): pass\ndef validator(*a, **k): pass\n",
+        "pydantic/v1.py": "class BaseModel: pass\ndef Field(d=None, **k): pass\n",
+    }
+}
+ONE = {("pydantic", "1.10.13"): next(iter(TWO.values()))}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_refused"),
+    [
+        ("@root_validator\n    def f(cls, v): pass", True),
+        ("@root_validator(allow_reuse=True)\n    def f(cls, v): pass", True),
+        ("@root_validator(pre=True)\n    def f(cls, v): pass", False),
+        ("@root_validator(skip_on_failure=True)\n    def f(cls, v): pass", False),
+        ("@root_validator(**words)\n    def f(cls, v): pass", False),
+        ("@validator('x')\n    def f(cls, v, field): pass", True),
+        ("@validator('x')\n    def f(cls, v, values): pass", False),
+        ("x: str = Field('a', regex='^a')", True),
+        ("x: str = Field('a', regex=None)", False),
+        ("x: int = Field(1, gt=0)\n    _y = 1\n    model_config = {}\n    def g(self): pass", False),
+        ("x: int = 1\n    x = 2", False),
+        ("x = 1", True),
+        ("__root__: int", True),
+    ],
+)
+def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
+    source = (
+        f"from pydantic import BaseModel, Field, root_validator, validator\nclass A(BaseModel):\n    {body}"
+    )
+    assert bool(ends(source, wheels=TWO)) is is_refused
+    assert ends(source, wheels=ONE) == []
+    old = source.replace("pydantic import BaseModel, Field", "pydantic.v1 import BaseModel, Field")
+    assert ends(old.replace("root_validator", "f").replace("validator", "f"), wheels=TWO) == []
+    assert ends(f"try:\n    from pydantic.v1 import *\nexcept E:\n    pass\n{source}", wheels=TWO) is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "pythons"),
+    [
+        ("def f(x: int | None): pass", range(7, 10)),
+        ("import pathlib\nX = str | pathlib.Path", range(7, 10)),
+        ("import giver\ndef f(x: giver.A | None, y: 'int | None', z: 1 | 2): pass", ()),
+        ("from __future__ import annotations\ndef f(x: int | None): pass", ()),
+        ("def f():\n    x: int | None = 1\nf()", ()),
+        ("def f():\n    x = int | None\nf()", range(7, 10)),
+        ("def f(x: list[int]): pass", (7, 8)),
+        ("from collections.abc import Callable\nF = Callable[[int], int]", (7, 8)),
+        ("list = f()\nlist[1]", ()),
+        ("x = int | None if FLAG else 1", ()),
+        ("import re\nre.compile('a(?i)b')", range(11, 15)),
+        ("import re\nre.compile('(?i)b'), re.compile('a(?i:b)'), re.compile(' (?x)b', re.X)", ()),
+        (
+            "from dataclasses import dataclass\n@dataclass\nclass A: pass\n@dataclass\nclass B:\n    a: A = A()",
+            range(11, 15),
+        ),
+        (
+            "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass A: pass\n@dataclass\nclass B:\n    a: A = A()",
+            (),
+        ),
+        ("class A:\n    def __eq__(self, o): pass\nclass B:\n    a: A = A()", ()),
+        ("print 'older'", range(7, 15)),
+        ("if (x := 1): pass", (7,)),
+        ("match x:\n    case 1: pass", (7, 8, 9)),
+        ("x = (", (7, 8, 9, 10, 11)),
+    ],
+)
+def test_what_a_release_of_python_refuses(source, pythons) -> None:
+    assert [minor for minor in range(7, 15) if ends(source, python=minor)] == list(pythons)
+
+
+SOUNDFILE = (
+    "from ctypes.util import find_library as _find_library\nimport sys as _sys\ntry:\n"
+    "    _libname = _find_library('{}')\n    if _libname is None:\n        raise OSError('no sndfile')\n"
+    "    _snd = _ffi.dlopen(_libname)\nexcept OSError:\n    if _sys.platform == 'darwin':\n"
+    "        _libname = 'libsndfile.dylib'\n    else:\n        raise\n    _snd = f()\n"
+)
+SOUNDDEVICE = (
+    "import sys as _sys\ntry:\n    for _libname in ('{}', 'bin/libportaudio-2.dll'):\n"
+    "        _libname = _find_library(_libname)\n        if _libname is not None:\n            break\n"
+    "    else:\n        raise OSError('no library')\nexcept OSError:\n    if _sys.platform == 'darwin':\n"
+    "        x = 1\n    else:\n        raise\n"
+)
+CAIROCFFI = (
+    "def dlopen(ffi, library_names, filenames):\n    for name in library_names:\n        x = find_library(name)\n"
+    "    for name in filenames:\n        try:\n            return ffi.dlopen(name)\n        except OSError as e:\n"
+    "            f(e)\n    raise OSError('no library')\n"
+    "cairo = dlopen(ffi, ('unknown-2', '{}'), ('libunknown.so.2', 'unknown.dll'))\n"
+)
+MAGIC = (
+    "import ctypes\nfrom ctypes.util import find_library\ndef _candidates():\n    yield find_library('{}')\n"
+    "def load_lib():\n    for lib in _candidates():\n        if lib is None:\n            continue\n        try:\n"
+    "            return ctypes.CDLL(lib)\n        except OSError:\n            pass\n    else:\n"
+    "        raise ImportError('failed')\nlibmagic = load_lib()\n"
+)
+PYZBAR = {
+    "taker/__init__.py": "from . import wrapper\n",
+    "taker/wrapper.py": "from ctypes import CFUNCTYPE\nfrom . import zbar_library\nLIBZBAR = None\ndef load_libzbar():\n"
+    "    global LIBZBAR\n    if not LIBZBAR:\n        libzbar, others = zbar_library.load()\n        LIBZBAR = libzbar\n"
+    "    return LIBZBAR\ndef zbar_function(fname, restype, *args):\n    prototype = CFUNCTYPE(restype, *args)\n"
+    "    return prototype((fname, load_libzbar()))\nzbar_version = zbar_function('zbar_version', f)\n",
+    "taker/zbar_library.py": "import platform\nfrom ctypes.util import find_library\ndef load():\n"
+    "    if 'Windows' == platform.system():\n        path = f()\n    else:\n        path = find_library('{}')\n"
+    "        if not path:\n            raise ImportError('Unable to find zbar')\n    return path\n",
+}
+WEASYPRINT = (
+    "def _dlopen(ffi, *names, allow_fail=False):\n    for name in names:\n        with suppress(OSError):\n"
+    "            return ffi.dlopen(name)\n    if allow_fail:\n        return\n    return ffi.dlopen(names[0])\n"
+    "x = _dlopen(ffi, '{}')\n"
+)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SOUNDFILE,
+        SOUNDDEVICE,
+        WEASYPRINT,
+        CAIROCFFI,
+        MAGIC,
+        PYZBAR,
+        "import ctypes\nx = ctypes.CDLL('lib{}.so.1')",
+        "lib = find_library('{}')\nif not lib:\n    raise ImportError",
+        "def load():\n    lib = find_library('{}')\n    if lib is None:\n        raise ImportError\nload()",
+    ],
+)
+def test_a_library_that_is_opened_by_its_name(source) -> None:
+    for name, count in (("absent", 1), ("there", 0), ("unknown", 0)):
+        files = {"taker/__init__.py": source} if isinstance(source, str) else source
+        every = proof({path: text.replace("{}", name) for path, text in files.items()}, "")
+        assert len([one for one in every if not one.doubt]) == count
+
+
+def test_a_library_that_may_be_opened_is_a_reservation() -> None:
+    for source in (
+        "def f():\n    ctypes.CDLL('libabsent.so.1')",
+        "try:\n    x.dlopen('absent')\nexcept OSError:\n    pass",
+    ):
+        (one,) = proof(source, "")
+        assert (one.doubt, "absent" in one.ends) == (True, True)
+
+
+def test_a_module_beside_the_root_is_a_finding_of_its_own() -> None:
+    taker = {
+        "taker/__init__.py": "",
+        "taker/inner.py": "from giver import gone\n",
+        "taker/extra.py": "import absent\n",
+        "taker/_own.py": "from giver import gone\n",
+        "taker/tests/__init__.py": "from giver import gone\n",
+    }
+    (one,) = proof(taker, "", whole=True)
+    assert (one.aside, one.path, one.lacked) == (True, "taker/inner.py", "giver.gone")
+
+
+def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:
+    paths = ["official/__init__.py", "official/a.py", "official/b.py", "orbit/__init__.py"]
+    files = wheel_files("tf-models-official", "2.19", paths)
+    assert (files.roots, files.beside) == (("official",), ("official.a", "official.b", "orbit"))
+    assert wheel_files("x", "1", ["a.py", "b.py"]).roots == ()

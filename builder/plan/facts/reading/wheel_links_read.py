@@ -1,13 +1,14 @@
 """What the loader goes by of a wheel's libraries, read by HTTP ranges, for the link proof of a lock.
 
 Of each wheel with compiled code the directory is read, which has the names and checksums of its files, and
-its outermost libraries; of one that is linked with a framework or with CUDA all others, too: small ones
-whole, and of large ones the names in their beginning. What was not read is on record as such: the proof takes
-it for unknown.
+its outermost libraries, the first large one in passing; of one that is linked with a framework or with CUDA
+all others, too: small ones whole, and of large ones the names in their beginning. What was not read is on
+record as such: the proof takes it for unknown.
 """
 
+import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.core.elf import reader_of
+from builder.core.elf import elf_segments, reader_of
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file, stem
@@ -37,13 +38,19 @@ from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain
 
 MOST = 24 << 20
-"""Bytes that are read of one wheel."""
+"""Bytes that are read of one wheel, but for what :data:`_LARGEST` allows."""
+_LARGEST = 48 << 20
+"""Packed bytes of a larger library that an import opens: it is unpacked in passing, and its tables kept."""
+_UNPACKED = 512 << 20
+_KEPT, _SMALL_SEGMENT = 12 << 20, 4 << 20
+"""Bytes of the beginning and of the end of such a library, and of each segment up to this size."""
 _WHOLE, _BEGINNING = 3 << 20, 3 << 19
 """Packed bytes of a library that is read whole; and of the beginning of a larger one, with its names."""
 _MOST_LIBRARIES, _MOST_READ = 4096, 96
 """Libraries of one wheel: of the largest 1,100; and those that are read, the smallest first."""
 _LONGEST = 4096
 """Characters of one name; a run path may have a hundred times as many: TensorFlow's has 21,537."""
+_MOST_SEGMENTS = 64
 _MOST_SYMBOLS = 4000
 """Functions of ``c10`` that one library defines or asks for."""
 _THREADS = 8
@@ -116,6 +123,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
     if not canonical(wheel.name).startswith("nvidia-"):
         outermost = sorted(libraries, key=lambda one: (one.filename.count("/"), one.compress_size))[:_FIRST]
         _members(archive, outermost, values)
+        _in_passing(archive, outermost, values)
         linked = (*_OF_NVIDIA, *load().framework_libraries)
         if any(
             name.startswith(linked) for one in values["libraries"].values() if one for name in one["needed"]
@@ -156,6 +164,62 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
         known[entry.filename] = asdict(facts) if facts is not None else None
         if whole and facts is not None and (symbols := _of_torch(content, entry.filename, facts)):
             values["torch"][entry.filename] = symbols
+
+
+def _in_passing(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str, Any]) -> None:
+    """Read extensions that are too large for the memory: their dynamic sections, out of the whole stream."""
+    left = [one for one in libraries if _WHOLE < one.compress_size <= _LARGEST and one.file_size <= _UNPACKED]
+    for entry in left[:1]:  # an import opens one of them first
+        if not entry.filename.endswith(".so") or PurePosixPath(entry.filename).name.startswith("lib"):
+            continue
+        archive.limit += entry.compress_size + (64 << 10)
+        with contextlib.suppress(UnknownError, ValueError):
+            facts = link_file(_tables(archive.pieces(entry), entry.file_size))
+            if facts is not None:
+                values["libraries"][entry.filename] = asdict(facts)
+                values["partly"] = [one for one in values["partly"] if one != entry.filename]
+
+
+def _tables(pieces: Iterable[bytes], size: int) -> Callable[[int, int], bytes]:
+    """A ``read`` of the beginning, the end and the small segments of a library that passes by.
+
+    What was not kept is empty, which the reader of a library takes for cut off.
+    """
+    kept: list[tuple[int, bytes]] = []
+    wanted = [(0, _KEPT), (max(size - _KEPT, 0), size)]
+    at = 0
+    for piece in pieces:
+        if at == 0:
+            segments = elf_segments(reader_of(piece))
+            wanted += [
+                (one.offset, one.offset + one.length)
+                for one in segments[:_MOST_SEGMENTS]
+                if one.length <= _SMALL_SEGMENT
+            ]
+            wanted = _joined(wanted)
+        for start, end in wanted:
+            first, last = max(start, at), min(end, at + len(piece))
+            if first < last:
+                kept.append((first, piece[first - at : last - at]))
+        at += len(piece)
+    parts = {start: b"".join(part for place, part in kept if start <= place < end) for start, end in wanted}
+
+    def read(place: int, length: int) -> bytes:
+        start = max((one for one in parts if one <= place), default=0)
+        return parts[start][place - start : place - start + length]
+
+    return read
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans that overlap, as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
 
 
 def _of_torch(content: bytes, path: str, facts: LinkFile) -> list[str]:

@@ -7,7 +7,7 @@ next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_module
 import gc
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +25,13 @@ from builder.plan.facts.reading.observed import (
     reading_path,
     save_reading,
 )
+from builder.plan.facts.tables import load
 
 _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 4
+_READER = 5
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -45,6 +46,9 @@ _PATHS = re.compile(
     rb"|^[/.\w-]+[ \t\r]*\Z"
 )
 """In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
+_ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
+_CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -97,15 +101,16 @@ def imports_of(
     shelf: Mapping[str, _Shelved] = {}
     try:
         shelf = _shelf(wheels, cache, opened)
-        found = _proven(cell, shelf, whole=_has_no_others(cell, base))
+        debs = {deb.package for deb in base.debs} if isinstance(base, RootfsBase) else None
+        found = _proven(cell, shelf, whole=_has_no_others(cell, base), debs=debs)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
-            if one.giver in shelf and not (one.argument or one.generated)
+            if one.giver in shelf and not (one.argument or one.generated or one.ends)
             else one
             for one in found
         )
-        return ImportsProof(tuple(one for one in mended if one.older or not one.doubt), unread)
+        return ImportsProof(tuple(one for one in mended if one.older or one.ends or not one.doubt), unread)
     finally:
         for one in shelf.values():
             one.keep()
@@ -122,7 +127,9 @@ def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -
         return dict(zip(names, every, strict=True))
 
 
-def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tuple[Missing, ...]:
+def _proven(
+    cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool, debs: Collection[str] | None
+) -> tuple[Missing, ...]:
     unread = [name for name, one in shelf.items() if one.files is None]
     every = ImportSet(
         [one.files for one in shelf.values() if one.files is not None],
@@ -131,14 +138,28 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tupl
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
         whole=whole and not unread,
+        library=lambda name: _has_library(name, shelf, debs),
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
     roots = {
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
-    found = missing(every, entered)
+    beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in roots}
+    found = missing(every, entered, beside)
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
+
+
+def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
+    """Whether a library that is opened by a name is among a Debian rootfs's, or in a wheel; None if nobody
+    knows."""
+    stem = name.removeprefix("lib").partition(".so")[0]
+    row = load().library_named(name)
+    if row is None or debs is None:
+        return None
+    if any(f"lib{stem}" in path.rpartition("/")[2] for one in shelf.values() for path in one.libraries):
+        return True
+    return any(package in debs for package in row.packages)
 
 
 def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:
@@ -234,6 +255,26 @@ class _Shelved:
     @property
     def roots(self) -> tuple[str, ...]:
         return self.files.roots if self.files is not None else ()
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        return self.files.beside if self.files is not None else ()
+
+    @property
+    def libraries(self) -> list[str]:
+        return [path for path in self.paths if ".so" in path]
+
+    def commands(self) -> tuple[str, ...]:
+        """The modules that its console scripts import, but for those of an extra."""
+        if "commands" not in self.answers and (sources := self.opened()) is not None:
+            path = next((one for one in self.paths if _ENTRIES.fullmatch(one)), None)
+            content = sources.read(path) if path is not None else b""
+            if content is not None:
+                section = _CONSOLE.search(content.decode("utf-8", "replace"))
+                found = _COMMAND.findall(section[1]) if section is not None else []
+                self.answers["commands"], self.new = sorted(set(found)), True
+        found = self.answers.get("commands", ())
+        return tuple(map(str, found)) if isinstance(found, list) else ()
 
     def opened(self) -> WheelSources | None:
         if self.sources is None and self.opener is not None:

@@ -99,8 +99,8 @@ def _same_place(one: Iterable[Tag], other: Iterable[Tag]) -> bool:
 
 
 def _is_source(entry: ZipInfo) -> bool:
-    """Whether an interpreter executes it: a module, or a ``.pth`` file."""
-    return entry.filename.endswith((".py", ".pth")) and not entry.flag_bits & 1
+    """Whether an interpreter executes it: a module, a ``.pth`` file, or what names the scripts."""
+    return entry.filename.endswith((".py", ".pth", "/entry_points.txt")) and not entry.flag_bits & 1
 
 
 class _Local:
@@ -178,7 +178,8 @@ def _importable(paths: Iterable[str]) -> list[str]:
     found, folders = list[str](), set[str]()
     for path in paths:
         folder = path.rpartition("/")[0]
-        if path.endswith((".py", ".so", ".pyc", ".pth")) or folder not in folders:
+        kept = path.endswith((".py", ".pyc", ".pth", ".dist-info/entry_points.txt")) or ".so" in path
+        if kept or folder not in folders:
             found.append(path)
             folders.add(folder)
     return found

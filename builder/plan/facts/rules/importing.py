@@ -1,12 +1,14 @@
 """Whether the packages of a locked set can be imported: the proof by imports, out of its wheels."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from builder.core.import_proof import PYTHON, Missing
 from builder.core.module_names import BY_OLD_PROTOC
 from builder.plan.facts.rules.finding import Finding, Outcome, Value
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import Source
+from builder.plan.facts.rules.linking import debian_package
+from builder.plan.facts.tables import Source, load
 
 
 def imports(stack: Stack) -> Iterator[Finding]:
@@ -15,13 +17,40 @@ def imports(stack: Stack) -> Iterator[Finding]:
     A list of packages as some machine has them is taken as it is, and this is said of it.
     """
     labels = {wheel.name: f"{wheel.name} {wheel.version}" for wheel in stack.truth.wheels}
-    outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
+    worst = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for one in stack.truth.imports:
         if one.generated and _is_taken(one, dict(stack.cell.env)):
             continue
         taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
-        text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
-        yield Finding(outcome, text, values)
+        if one.ends:
+            text, values = _ended(stack, one, taker, giver)
+        else:
+            text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
+        if one.aside:
+            module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            where = f"import {one.chain[0] if one.chain else module}"
+            text = text.replace(
+                "the import ends", f"`{where}`, which is not the import of {one.root}, ends", 1
+            )
+        unsure = one.aside or (one.doubt and bool(one.ends))
+        yield Finding(Outcome.WARNS if unsure else worst, text, values)
+
+
+def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
+    """Of an import that a module ends by itself."""
+    through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    values = [Value(f"{one.path}, line {one.line}", one.ends, Source("wheel", taker))]
+    way = f"take another release of {one.taker}"
+    if one.giver == PYTHON:
+        way += ", or of Python"
+    elif one.giver and one.giver != one.taker:
+        way += f" or of {one.giver}"
+        values.append(Value("is there", giver, Source("wheel", giver)))
+    elif found := re.search(r"the library (\S+?),? ", one.ends):
+        row = load().library_named(found[1])
+        way = f"write {debian_package(stack, row)} into `apt`" if row is not None else way
+    end = "whether its import does so is not known" if one.doubt else "the import ends"
+    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values)
 
 
 def _is_taken(one: Missing, variables: Mapping[str, str]) -> bool:

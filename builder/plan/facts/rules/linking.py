@@ -100,12 +100,12 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
                 lacked.setdefault(wheel, []).append(row)
     for wheel, rows in lacked.items():
         names = " and ".join(row.name for row in rows)
-        ways = " and ".join(_deb(stack, row) for row in rows)
+        ways = " and ".join(debian_package(stack, row) for row in rows)
         text = f"the import of {wheel.name} {wheel.version} loads {names}, which nothing in the lock brings"
         yield impossible(f"{text}; write {ways} into `apt`", Value("is loaded", names, rows[0].sources[-1]))
 
 
-def _deb(stack: Stack, library: SystemLibraryRow) -> str:
+def debian_package(stack: Stack, library: SystemLibraryRow) -> str:
     """The package that has it in the base's Debian; from 64-bit time on some have other names."""
     late = stack.system is not None and at_least(stack.system.glibc, "2.39")
     return next((one for one in library.packages if late and one.endswith("t64")), library.packages[0])
@@ -223,7 +223,7 @@ def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
     if (system := load().system_libraries.get(lacked)) is not None and stack.truth.debs is not None:
-        return f"; write {_deb(stack, system)} into `apt`"
+        return f"; write {debian_package(stack, system)} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:

@@ -362,6 +362,13 @@ class Facts:
         """Distributions of which an image has one."""
         return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
 
+    def library_named(self, name: str) -> SystemLibraryRow | None:
+        """By a name as programs open it: ``libsndfile.so.1``, ``libsndfile.so``, ``sndfile``."""
+        found = self.system_libraries.get(name)
+        begins = f"{name}." if ".so" in name else f"lib{name}.so."
+        rows = (row for row in self.system_libraries.values() if row.name.startswith(begins))
+        return found or next(rows, None)
+
     @functools.cached_property
     def system_libraries(self) -> Mapping[str, SystemLibraryRow]:
         """Libraries of the system, by the name that loaders are asked for."""

@@ -408,8 +408,56 @@ def test_code_that_another_protobuf_generated_is_refused(make, tmp_path, code, r
         assert [outcome for outcome, _ in found] == (["impossible"] if says else [])
         assert all(says in message for _, message in found)
     other = wheel("taker", "1.0", {**lazy, "taker/a_pb2.py": "from google.protobuf import descriptor\n"})
-    assert judged(cell, tmp_path / "other", other, wheel("protobuf", release, given)) == []
+    found = judged(cell, tmp_path / "other", other, wheel("protobuf", release, given))
+    assert [outcome for outcome, _ in found] == (["warns"] if says else []), "nothing imports it"
     beside = wheel(
         "taker", "1.0", {"taker/__init__.py": "", "caffe2/__init__.py": "", "caffe2/a_pb2.py": code}
     )
     assert judged(cell, tmp_path / "beside", beside, wheel("protobuf", release, given)) == []
+
+
+def test_a_console_script_that_ends_is_a_reservation_but_for_those_of_an_extra(cell, tmp_path) -> None:
+    entries = "[console_scripts]\ntaker = taker.cli._main:run\nmore = taker.cli._more:run [extra]\n\n[other]\nx = y._z:f\n"
+    taker = wheel(
+        "taker",
+        "1.0",
+        {
+            "taker/__init__.py": "",
+            "taker/cli/__init__.py": "",
+            "taker/cli/_main.py": "from giver import gone\n",
+            "taker/cli/_more.py": "from giver import away\n",
+            "taker-1.0.dist-info/entry_points.txt": entries,
+        },
+    )
+    ((outcome, text),) = judged(cell, tmp_path, taker, wheel("giver", "2.0", {"giver/__init__.py": ""}))
+    assert outcome == "warns"
+    assert "giver.gone" in text
+    assert "`import taker.cli._main`, which is not the import of taker, ends" in text
+
+
+def test_a_library_that_an_import_opens_is_named_with_its_package(cell, tmp_path) -> None:
+    source = (
+        "from ctypes.util import find_library\nx = find_library('zbar')\nif not x:\n    raise ImportError"
+    )
+    taker = wheel("taker", "1.0", {"taker/__init__.py": source})
+    ((outcome, text),) = judged(cell, tmp_path, taker)
+    assert (outcome, text.rpartition("; ")[2]) == ("impossible", "write libzbar0 into `apt`")
+    assert judged(cell, tmp_path / "with", taker, base=rootfs("libzbar0")) == []
+    registry = lock_registry_base()
+    assert judged(cell, tmp_path / "other", taker, base=registry) == [], "nobody read what that base has"
+
+
+def test_an_import_that_a_module_ends_is_refused_with_what_mends_it(cell, tmp_path) -> None:
+    source = (
+        "from giver import __version__ as v\nfrom packaging.version import parse\nif parse(v) > parse('1'):\n"
+        "    raise ImportError('too new')\n"
+    )
+    taker = wheel("taker", "1.0", {"taker/__init__.py": source})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "__version__ = '2.0'\n"})
+    packaging = wheel("packaging", "24.0", {"packaging/version.py": "def parse(x): pass\n"})
+    ((outcome, text),) = judged(cell, tmp_path, taker, giver, packaging)
+    assert outcome == "impossible"
+    assert text == (
+        "taker 1.0 raises ImportError (too new) when it is imported: the import ends; take another release "
+        "of taker or of giver"
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 import time
 import tracemalloc
 from dataclasses import replace
@@ -16,13 +18,14 @@ from builder.core.errors import CellError
 from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
+from builder.plan.facts.reading import wheel_links_read
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.observed import Truth, WheelTruth, reading_path
 from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
-from builder.sources.index import remote_zip
+from builder.sources.index import RemoteZip, UnknownError, remote_zip
 
 TAIL = "cp312-cp312-manylinux_2_28_x86_64.whl"
 RPATH = "$ORIGIN/../../nvidia/cu13/lib"
@@ -415,3 +418,37 @@ def test_what_the_import_of_opencv_loads_is_named_though_its_extension_is_too_la
     assert asked("4.2.0.34", "libc6") == [], "with Qt 4, which nobody looked into"
     headless = WheelLinks(name="opencv-python-headless", version="4.10.0.84", files={})
     assert on_debian(cell, headless) == []
+
+
+def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(tmp_path, monkeypatch) -> None:
+    """OpenCV's of 25 MiB packed: its tables lie in its beginning and its end."""
+    monkeypatch.setattr(wheel_links_read, "_WHOLE", 200)
+    monkeypatch.setattr(wheel_links_read, "_BEGINNING", 100)
+    monkeypatch.setattr(wheel_links_read, "_KEPT", 64 << 10)
+    noise = random.Random(1).randbytes(900 << 10)
+    for bound, needed in ((2 << 20, ("libGL.so.1", "libc.so.6")), (512 << 10, None)):
+        monkeypatch.setattr(wheel_links_read, "_LARGEST", bound)
+        content = library("libGL.so.1", "libc.so.6", glibc=("2.17",)) + noise
+        shelf = Shelf(wheel("big", "1.0", {"big/core.abi3.so": content}))
+        folder = tmp_path / str(bound)
+        read_links(shelf.wheels(), shelf, cache=folder)  # type: ignore[arg-type]
+        found = links_of(shelf.wheels()[0], folder)
+        assert found is not None
+        facts = found.files["big/core.abi3.so"]
+        assert (facts.needed or None, bool(found.unread)) == (needed, needed is None)
+
+
+def test_a_member_in_pieces_is_checked_as_a_whole(monkeypatch) -> None:
+    monkeypatch.setattr(remote_zip, "PIECE", 1000)
+    content = random.Random(2).randbytes(5000) + bytes(20_000)
+    shelf = Shelf({"big-1.0-py3-none-any.whl": {"a": b"x", "b": content}})
+    archive = RemoteZip("http://index.invalid/big-1.0-py3-none-any.whl", shelf, None, limit=1 << 20)  # type: ignore[arg-type]
+    entry = next(one for one in archive.entries() if one.filename == "b")
+    every = list(archive.pieces(entry))
+    assert b"".join(every) == content
+    assert max(map(len, every)) <= 1000
+    for name, wrong in (("CRC", 1), ("file_size", 24_000), ("header_offset", 5)):
+        damaged = copy.copy(entry)
+        setattr(damaged, name, wrong)
+        with pytest.raises(UnknownError):
+            list(archive.pieces(damaged))

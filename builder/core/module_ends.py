@@ -1,0 +1,551 @@
+"""What ends the import of a module although nothing that it imports is lacking, read without running it.
+
+That are its own checks of what is installed, libraries that it opens by name, and what a release of Python,
+or of pydantic, refuses.
+"""
+
+import ast
+import builtins
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from builder.core.python_names import OF_PYTHON
+
+ALWAYS = (1 << 32) - 1
+"""One bit for each Python 3.n: in which a statement is certainly executed."""
+_MOST_TEXT = 100
+Expression = list[Any]
+"""A value that the wheels of a set decide, as lists that JSON can hold: ``["version", ["of", "alias"]]``."""
+
+
+class Ends(NamedTuple):
+    """What raises where it is executed."""
+
+    line: int
+    kind: str
+    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``library`` and
+    ``installed``, by what the set has."""
+    about: tuple[str, ...]
+    """What is told of it; or the texts by which it is asked for, and after that what is told."""
+    error: str = ""
+    """The exception, if its name is known."""
+    pythons: int = ALWAYS
+
+
+def before(minor: int) -> int:
+    """The Pythons before 3.``minor``."""
+    return (1 << minor) - 1
+
+
+def since(minor: int) -> int:
+    return ALWAYS & ~before(minor)
+
+
+class UnknownValueError(Exception):
+    """Nobody knows what an expression is."""
+
+
+_COMPARES: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+    "==": lambda one, other: one == other,
+    "!=": lambda one, other: one != other,
+}
+_SIGNS = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+}
+_PARSERS = {"parse", "parse_version", "Version", "LooseVersion", "StrictVersion", "digit_version", "V"}
+_PARTS = {"major", "minor", "micro", "release", "base_version", "public"}
+_LEAVES = {"of", "installed", "library"}
+_UNKNOWN: Expression = ["?"]
+
+
+def value(expression: Expression, leaf: Callable[[Expression], Any]) -> Any:
+    """What an expression is, ``leaf`` giving what the set decides. Raises UnknownValueError."""
+    kind, *parts = expression
+    if kind in _LEAVES:
+        return leaf(expression)
+    match expression:
+        case ["const", found]:
+            answer: Any = tuple(found) if isinstance(found, list) else found
+        case ["version", inner]:
+            answer = _version(value(inner, leaf))
+        case ["part", str(name), inner]:
+            answer = getattr(_version(value(inner, leaf)), name)
+        case ["first", int(count), inner]:
+            answer = _first_numbers(value(inner, leaf), count)
+        case ["not", inner]:
+            answer = not value(inner, leaf)
+        case ["all" | "any", *_]:
+            answer = _together(kind == "all", parts, leaf)
+        case [str(sign), one, other]:
+            answer = _compared(sign, value(one, leaf), value(other, leaf))
+        case _:
+            raise UnknownValueError
+    return answer
+
+
+def _first_numbers(found: Any, count: int) -> tuple[int, ...]:
+    parts = str(found).split(".")[:count]
+    if not all(part.isdecimal() for part in parts):
+        raise UnknownValueError
+    return tuple(map(int, parts))
+
+
+def _version(found: Any) -> Version:
+    try:
+        return found if isinstance(found, Version) else Version(found)
+    except (InvalidVersion, TypeError):
+        raise UnknownValueError from None
+
+
+def _together(whole: bool, parts: Sequence[Expression], leaf: Callable[[Expression], Any]) -> bool:
+    unknown = False
+    for part in parts:
+        try:
+            if bool(value(part, leaf)) is not whole:
+                return not whole
+        except UnknownValueError:
+            unknown = True
+    if unknown:
+        raise UnknownValueError
+    return whole
+
+
+def _compared(sign: str, one: Any, other: Any) -> bool:
+    if sign in {"is", "is not"}:
+        if one is not None and other is not None:
+            raise UnknownValueError
+        return (one is other) == (sign == "is")
+    if isinstance(one, Version) or isinstance(other, Version):
+        one, other = _version(one), _version(other)
+    if type(one) is not type(other) or sign not in _COMPARES:
+        raise UnknownValueError
+    return _COMPARES[sign](one, other)
+
+
+def asks(expression: Expression) -> bool:
+    """Whether the wheels of a set decide it."""
+    return expression[0] in _LEAVES or any(isinstance(one, list) and one and asks(one) for one in expression)
+
+
+def settled(expression: Expression) -> tuple[int, int]:
+    """The Pythons on which an expression that asks for no wheel is true, and on which it is false."""
+    try:
+        return (ALWAYS, 0) if value(expression, lambda _: None) else (0, ALWAYS)
+    except UnknownValueError:
+        return 0, 0
+
+
+def leaves(expression: Expression) -> Iterator[Expression]:
+    if expression and expression[0] in _LEAVES:
+        yield expression
+    else:
+        for one in expression:
+            if isinstance(one, list):
+                yield from leaves(one)
+
+
+class Reading:
+    """Makes expressions of those of a source. ``names``: values of names; ``module``: the dotted names that a
+    chain of names certainly is, empty if it may be another thing."""
+
+    def __init__(self, module: Callable[[tuple[str, ...]], set[str]]) -> None:
+        self.names: dict[str, Expression] = {}
+        self.module = module
+
+    def read(self, node: ast.expr) -> Expression | None:
+        answer: Expression | None = None
+        match node:
+            case ast.Constant(value=None | str() | int() | float() as constant):
+                answer = ["const", constant]
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                known = [self.read(one) if isinstance(one, ast.Constant) else None for one in parts]
+                if None not in known:
+                    answer = ["const", [one[1] for one in known if one]]
+            case ast.Name(id=name):
+                answer = self.names.get(name) or self._of(node)
+            case ast.Attribute(value=inner, attr=attribute):
+                answer = self._attribute(node, inner, attribute)
+            case ast.Call(args=[first, *_]):
+                answer = self._call(node, first)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                denied = self.read(operand)
+                answer = ["not", denied] if denied is not None else None
+            case ast.BoolOp(op=operator, values=values):
+                every = [self.read(one) or _UNKNOWN for one in values]
+                if any(one != _UNKNOWN for one in every):
+                    answer = ["all" if isinstance(operator, ast.And) else "any", *every]
+            case ast.Compare():
+                answer = self._compare(node)
+            case _:
+                pass
+        return answer
+
+    def _of(self, node: ast.expr) -> Expression | None:
+        chain = _names_of(node)
+        if chain and self.module(chain) and (len(chain) == 1 or chain[-1] in {"__version__", "VERSION"}):
+            names = self.module(chain)
+            ours = any(name.partition(".")[0] in OF_PYTHON for name in names)
+            if not ours and all("version" in name.rpartition(".")[2].lower() for name in names):
+                return ["of", *chain]
+        return None
+
+    def _attribute(self, node: ast.Attribute, inner: ast.expr, attribute: str) -> Expression | None:
+        if attribute == "version" and isinstance(inner, ast.Call) and called(inner) == "get_distribution":
+            first = inner.args[0] if inner.args else None
+            return self._installed(inner, first) if isinstance(first, ast.Constant) else None
+        if attribute in _PARTS and (found := self.read(inner)) is not None:
+            return ["part", attribute, found]
+        return self._of(node)
+
+    def _call(self, node: ast.Call, first: ast.expr) -> Expression | None:
+        name = called(node)
+        if name in _PARSERS and len(node.args) == 1 and not node.keywords:
+            inner = self.read(first)
+            return ["version", inner] if inner is not None else None
+        if name == "version" and isinstance(first, ast.Constant):
+            return self._installed(node, first)
+        if name in _FINDERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            return ["library", first.value]
+        if name == "tuple" and (found := _NUMBERS.fullmatch(ast.unparse(node))):
+            inner = self.read(ast.parse(found["of"] or found["each"], mode="eval").body)
+            return ["first", int(found["count"] or found["most"]), inner] if inner is not None else None
+        return None
+
+    def _installed(self, node: ast.Call, first: ast.Constant) -> Expression | None:
+        names = self.module(_names_of(node.func))
+        asked = bool(names) and names <= METADATA and isinstance(first.value, str)
+        return ["installed", first.value] if asked else None
+
+    def _compare(self, node: ast.Compare) -> Expression | None:
+        sides = [self.read(one) for one in (node.left, *node.comparators)]
+        signs = [_SIGNS.get(type(one)) for one in node.ops]
+        every: list[Expression] = []
+        for one, sign, other in zip(sides, signs, sides[1:], strict=False):
+            known = one is not None and other is not None and sign is not None
+            every.append([sign, one, other] if known else _UNKNOWN)
+        if all(one == _UNKNOWN for one in every):
+            return None
+        return every[0] if len(every) == 1 else ["all", *every]
+
+
+_NUMBERS = re.compile(
+    r"tuple\(map\(int, (?P<of>[\w.]+)\.split\('\.'\)\[:(?P<count>\d)\]\)\)"
+    r"|tuple\([\[(]?int\((?P<v>\w+)\) for (?P=v) in (?P<each>[\w.]+)\.split\('\.'\)\[:(?P<most>\d)\][\])]?\)"
+)
+METADATA = {
+    f"{package}.{name}"
+    for package, names in {
+        "importlib.metadata": ("version", "distribution", "metadata"),
+        "importlib_metadata": ("version", "distribution", "metadata"),
+        "pkg_resources": ("get_distribution", "require"),
+    }.items()
+    for name in names
+}
+"""Functions that raise for a distribution that is not installed."""
+_FINDERS = {"find_library", "_find_library"}
+_OPENERS = {"CDLL", "PyDLL", "LoadLibrary", "dlopen", *_FINDERS}
+
+
+def called(node: ast.expr) -> str:
+    """The last name of what is called."""
+    function = node.func if isinstance(node, ast.Call) else node
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
+def _names_of(node: ast.expr) -> tuple[str, ...]:
+    """``a.b.c`` as its names; empty for another expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
+
+
+# -- libraries that are opened by name
+
+_LIBRARY = re.compile(r"lib[\w+.-]+\.so[\d.]*|[A-Za-z][\w+.-]*")
+
+
+def _libraries(nodes: Sequence[ast.expr]) -> list[str]:
+    """Constants, also in tuples, that may be names of libraries of Linux."""
+    found: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.Tuple | ast.List):
+            found += _libraries(node.elts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += [node.value]
+    return found
+
+
+def opened(node: ast.Call, functions: Callable[[str], ast.AST | None]) -> tuple[str, ...]:
+    """Names of which a call opens the first that is there, or raises; empty for another call."""
+    name = called(node)
+    if any(isinstance(one.value, ast.Constant) and one.value.value is True for one in node.keywords):
+        return ()  # of weasyprint's: that it may be absent
+    function = functions(name) if isinstance(node.func, ast.Name) else None
+    direct = function is None and name in _OPENERS - _FINDERS and len(_libraries(node.args)) == 1
+    helper = isinstance(function, ast.FunctionDef) and _opens_or_raises(function)
+    names = _libraries(node.args) if direct or helper else []
+    if direct and not names[0].endswith(".so") and ".so." not in names[0] and name != "dlopen":
+        return ()
+    return tuple(names) if any(_LIBRARY.fullmatch(one) for one in names) else ()
+
+
+def _opens_or_raises(function: ast.FunctionDef) -> bool:
+    """Whether a function ends in opening a library, or by raising, and looks for names that it is given."""
+    arguments = {one.arg for one in (*function.args.args, function.args.vararg) if one is not None}
+    last = function.body[-1]
+    ends = isinstance(last, ast.Raise) or (
+        isinstance(last, ast.Return) and isinstance(last.value, ast.Call) and called(last.value) in _OPENERS
+    )
+    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and called(one) in _OPENERS]
+    return ends and bool(calls) and bool(arguments)
+
+
+def looked_for(loop: ast.For, every: Iterable[str]) -> tuple[str, ...]:
+    """Names that a loop tries as those of libraries, to raise if none is there.
+
+    ``every``: those that the source names, of which another function may give some.
+    """
+    raises = bool(loop.orelse) and isinstance(loop.orelse[-1], ast.Raise)
+    calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in ast.walk(loop))
+    names = sorted(every) if isinstance(loop.iter, ast.Call) else _libraries([loop.iter])
+    return tuple(names) if raises and calls else ()
+
+
+def mentioned(tree: ast.Module) -> set[str]:
+    """Libraries that a source may open anywhere, by names that are written there."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and called(node) in _OPENERS and node.args:
+            found |= {one for one in _libraries(node.args[:1]) if _LIBRARY.fullmatch(one)}
+    return found
+
+
+# -- what a release of Python refuses
+
+_TYPES = {"list", "dict", "tuple", "set", "frozenset", "type"}
+_BUILTINS = {*_TYPES, "int", "str", "float", "bool", "bytes", "object", "complex"}
+_STANDARD = re.compile(r"(?:pathlib|datetime|decimal|uuid|typing|collections(?:\.abc)?|fractions)\.\w+")
+_OF_COLLECTIONS = re.compile(r"collections\.(?:abc\.\w+|deque|defaultdict|OrderedDict|Counter|ChainMap)")
+
+
+def type_errors(
+    parts: Iterator[ast.AST], module: Callable[[tuple[str, ...]], set[str]], shadowed: Callable[[str], bool]
+) -> Iterator[tuple[int, str, int]]:
+    """(line, text, Pythons) of ``int | None`` and ``list[int]``, which older ones do not evaluate."""
+
+    def is_plain(node: ast.expr) -> bool:
+        """Whether it has no ``|`` of its own."""
+        match node:
+            case ast.Constant(value=None):
+                return True
+            case ast.Name(id=name) if name in _BUILTINS:
+                return not shadowed(name)
+            case ast.Subscript(value=inner):
+                return is_plain(inner) and not isinstance(inner, ast.Constant)
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                return is_plain(left) and is_plain(right)
+            case ast.Name() | ast.Attribute():
+                names = module(_names_of(node))
+                return bool(names) and all(_STANDARD.fullmatch(name) for name in names)
+            case _:
+                return False
+
+    for node in parts:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            nothing = isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant)
+            if not nothing and is_plain(node):
+                text = f"evaluates {ast.unparse(node)[:_MOST_TEXT]}, which no Python before 3.10 does"
+                yield node.lineno, text, before(10)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            names = module(_names_of(node.value))
+            own = isinstance(node.value, ast.Name) and node.value.id in _TYPES and not shadowed(node.value.id)
+            if own or (names and all(_OF_COLLECTIONS.fullmatch(name) for name in names)):
+                text = f"evaluates {ast.unparse(node)[:_MOST_TEXT]}, which no Python before 3.9 does"
+                yield node.lineno, text, before(9)
+
+
+def misplaced_flags(node: ast.Call) -> bool:
+    """Whether an expression has flags for the whole of it elsewhere than in its beginning."""
+    first = node.args[0] if node.args else None
+    if called(node) not in _OF_RE or not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+        return False
+    text = first.value
+    if not re.search(r".\(\?[aiLmsux]+\)", text, re.DOTALL):
+        return False
+    try:
+        re.compile(text.lstrip() if len(node.args) > 1 or node.keywords else text)
+    except re.error as problem:
+        return "global flags not at the start" in str(problem)
+    return False
+
+
+_OF_RE = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
+
+
+def newest_syntax(tree: ast.Module) -> int:
+    """The minor release of Python that the newest of its statements came with, as far as they tell."""
+    needs = 0
+    for node in ast.walk(tree):
+        kind = type(node).__name__
+        needs = max(needs, _CAME.get(kind, 0))
+        if kind == "arguments" and node.posonlyargs:  # type: ignore[attr-defined]
+            needs = max(needs, 8)
+        elif getattr(node, "type_params", None):
+            needs = max(needs, 12)
+    return needs
+
+
+_CAME = {"NamedExpr": 8, "Match": 10, "TryStar": 11, "TypeAlias": 12, "TemplateStr": 14}
+
+
+def has_no_hash(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
+    """Whether objects of a class certainly have none: by ``@dataclass``, or an ``__eq__`` without a hash."""
+    defined = {one.name for one in own.body if isinstance(one, ast.FunctionDef)}
+    defined |= {
+        target.id
+        for one in own.body
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    if "__hash__" in defined or own.keywords:
+        return False
+    if not own.decorator_list:
+        return "__eq__" in defined
+    if len(own.decorator_list) > 1 or not is_dataclass(own, module):
+        return False
+    decorator = own.decorator_list[0]
+    given = {
+        one.arg: getattr(one.value, "value", None)
+        for one in (decorator.keywords if isinstance(decorator, ast.Call) else ())
+    }
+    settled = all(isinstance(one, bool) for one in given.values())
+    return settled and given.get("eq", True) and not given.get("frozen") and not given.get("unsafe_hash")
+
+
+def is_dataclass(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
+    names = [one.func if isinstance(one, ast.Call) else one for one in own.decorator_list]
+    return any(module(_names_of(one)) == {"dataclasses.dataclass"} for one in names)
+
+
+def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(line, field, what is called) of the fields of a dataclass whose default a call makes."""
+    for one in own.body:
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+            hint = ast.unparse(one.annotation)
+            if not isinstance(one.value, ast.Call) or re.search(r"ClassVar|InitVar", hint):
+                continue
+            if chain := _names_of(one.value.func):
+                yield one.lineno, one.target.id, chain
+
+
+# -- what pydantic 2 refuses of what is written for pydantic 1
+# https://docs.pydantic.dev/latest/errors/usage_errors/
+
+
+def refused_decorators(function: ast.FunctionDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(line, text, the decorator)"""
+    for one in function.decorator_list:
+        chain = _names_of(one.func if isinstance(one, ast.Call) else one)
+        if not chain:
+            continue
+        if chain[-1] == "root_validator":
+            given = {word.arg: word.value for word in (one.keywords if isinstance(one, ast.Call) else ())}
+            open_ = None in given or (isinstance(one, ast.Call) and one.args)
+            mends = [given.get(word) for word in ("pre", "skip_on_failure")]
+            left_out = all(
+                word is None or (isinstance(word, ast.Constant) and word.value is False) for word in mends
+            )
+            if left_out and not open_:
+                yield one.lineno, "has a @root_validator without skip_on_failure=True", chain
+        elif chain[-1] == "validator" and isinstance(one, ast.Call):
+            args = {arg.arg for arg in (*function.args.args, *function.args.kwonlyargs)}
+            if wrong := sorted(args & {"field", "config"}):
+                yield one.lineno, f"has a @validator with the argument {wrong[0]}", chain
+
+
+def refused_field(call: ast.Call) -> str:
+    """What is told of a field's argument; empty without one."""
+    removed = {"Field": ("const", "regex", "unique_items"), "conlist": ("unique_items",)}
+    for word in call.keywords:
+        nothing = isinstance(word.value, ast.Constant) and word.value.value is None
+        if word.arg in removed.get(called(call), ()) and not nothing:
+            return f"gives {called(call)} the argument {word.arg}"
+    return ""
+
+
+def refused_attributes(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(line, text, the base) of a model's fields."""
+    chain = _names_of(own.bases[0]) if len(own.bases) == 1 else ()
+    if not chain or chain[-1] != "BaseModel" or own.decorator_list:
+        return
+    hinted = {
+        one.target.id
+        for one in own.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    }
+    if "__root__" in hinted:
+        yield own.lineno, "has a model with a field __root__", chain
+    for one in own.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name):
+            continue
+        plain = isinstance(one.value, ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple)
+        if plain and not target.id.startswith("_") and target.id not in hinted | {"model_config", "Config"}:
+            yield one.lineno, f"has a model with {target.id}, which has no annotation", chain
+
+
+# -- exceptions
+
+
+def raised(statement: ast.Raise) -> tuple[str, str]:
+    """The exception's name, and its text as far as that is written there."""
+    if statement.exc is None:
+        return "", ""
+    texts = (
+        one.value
+        for one in ast.walk(statement.exc)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    )
+    text = " ".join(" ".join(texts).split())
+    return called(statement.exc), text[:_MOST_TEXT]
+
+
+def handled(handler: ast.ExceptHandler) -> tuple[str, ...]:
+    """The names of the exceptions that it gets; ``*`` for all."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return tuple("*" if one is None else called(one) for one in kinds)
+
+
+def catches(kinds: Sequence[str], error: str) -> bool | None:
+    """Whether a handler of these kinds gets an exception; None if nobody knows."""
+    mine = getattr(builtins, _ALIASES.get(error, error), None)
+    unknown = False
+    for kind in kinds:
+        other = getattr(builtins, _ALIASES.get(kind, kind), None)
+        if kind in {"*", "BaseException", "Exception"} or (error and kind == error):
+            return True
+        if not (isinstance(mine, type) and isinstance(other, type)):
+            unknown = True
+        elif issubclass(mine, other):
+            return True
+    return None if unknown or not error else False
+
+
+_ALIASES = {"PackageNotFoundError": "ModuleNotFoundError", "error": "OSError"}
