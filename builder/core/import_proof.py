@@ -302,9 +302,10 @@ class ImportSet:
         found = self.names(module)
         if found is None:
             return False
-        others = ((self.names(of), table) for of, table in found.gone_tables)
+        others = [(self.names(of), table, name) for of, table in found.gone_tables]
+        others += [(self.names(of), f"{maker}:gone", f"{module}:{name}") for of, maker in found.makers]
         return name in found.gone or any(
-            name in other.tables.get(table, ()) for other, table in others if other is not None
+            text in other.tables.get(table, ()) for other, table, text in others if other is not None
         )
 
     def _by_star(self, module: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
@@ -729,7 +730,9 @@ class ImportSet:
         if name in found.signatures or name in found.functions:
             return module, name
         if name not in found.bound:
-            return None
+            every = (*found.stars, *found.hidden)
+            stars = [at for star in every if (at := self.origin(star, name, depth + 1))]
+            return stars[0] if len(stars) == 1 else None
         source, inner = found.bound[name]
         return self.origin(source, inner, depth + 1) if inner is not None else None
 

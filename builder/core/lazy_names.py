@@ -65,7 +65,8 @@ def names_given(tree: ast.Module, text: str) -> Given | None:
 
 
 def names_made(tree: ast.Module, text: str) -> dict[str, tuple[str, ...]]:
-    """By the functions that make a ``__getattr__`` of a module's name: what it gives, as ``module:name``.
+    """By the functions that make a ``__getattr__`` of a module's name: what it gives, as ``module:name``; by
+    ``function:gone`` that of which it says that it is gone.
 
     That is pydantic's ``getattr_migration``.
     """
@@ -81,6 +82,7 @@ def names_made(tree: ast.Module, text: str) -> dict[str, tuple[str, ...]]:
             asked = _Asked(_Tables(tree, text), inner[0].args.args[0].arg, module=node.args.args[0].arg)
             if asked.block(inner[0].body) == "raises" and not asked.makers:
                 found[node.name] = tuple(sorted(asked.found))
+                found[f"{node.name}:gone"] = tuple(sorted(asked.refused - asked.found))
     return found
 
 
@@ -198,7 +200,7 @@ class _Asked:
     def __init__(self, tables: _Tables, name: str, module: str = "") -> None:
         self.tables, self.asked, self.module = tables, name, module
         self.name = name if not module else ""
-        self.found, self.makers = set[str](), set[str]()
+        self.found, self.makers, self.refused = set[str](), set[str](), set[str]()
         self.got: dict[str, set[str]] = {}
         """Variables that are None but for these names."""
         self.own: set[str] = set()
@@ -276,6 +278,8 @@ class _Asked:
             return "unknown" if returns or after else "goes on"
         if returns or not isinstance(statement.body[-1], ast.Raise):
             self.found |= gate
+        else:
+            self.refused |= gate
         return self.block(statement.orelse)
 
     def _of_own(self, statement: ast.Try) -> bool:

@@ -23,6 +23,8 @@ _READERS = frozenset(
     }
 )
 """Functions that add nothing to what they are given."""
+_EVALUATES = re.compile(r"\w*(?:eval|type_hints|forward_?ref)\w*")
+"""Functions that look names up in the dictionary that they are given."""
 _ATTACHES = frozenset({"attach", "_attach"})
 """Functions of lazy loaders, whose additions stand where they are called."""
 _DEEPEST = 12
@@ -218,7 +220,7 @@ class _AddingWalk:
                 self.add(inner, None, scopes, owner)
         elif on is not None and name in {"append", "insert", "extend"} and _is_named(on, "meta_path"):
             self.finder = "insert" if name == "insert" or self.finder == "insert" else "append"
-        elif name not in _READERS:
+        elif name not in _READERS and not _EVALUATES.fullmatch(name):
             for one in (*given, *(one.value for one in node.keywords if one.arg)):
                 if (inner := self.of_dictionary(one, scopes)) is not None:
                     self.add(inner, None, scopes, owner)
@@ -301,7 +303,9 @@ class _AddingWalk:
             if any(not one.name for one in above) or _LIKE_MODULE.fullmatch(node.attr):
                 found.add(AddedTo(last=node.attr))
         elif isinstance(node, ast.Subscript) and self.is_modules(node.value, scopes):
-            found = {AddedTo(name=self.named(node.slice) or "")}
+            # sys.modules[made.__module__]: what is made there gets its own name
+            own = isinstance(node.slice, ast.Attribute) and node.slice.attr == "__module__"
+            found = {AddedTo(argument="__module__") if own else AddedTo(name=self.named(node.slice) or "")}
         elif isinstance(node, ast.IfExp | ast.BoolOp):
             parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
             found = found.union(*(self.targets(one, scopes, owner, depth + 1) for one in parts))

@@ -222,6 +222,8 @@ class ModuleNames:
     """Names that are bound by import statements alone, to one module or one name of it."""
     stars: tuple[str, ...] = ()
     """Modules of which it takes all names."""
+    hidden: tuple[str, ...] = ()
+    """The same, for type checkers alone."""
     public: frozenset[str] | None = None
     """``__all__``, if it is a list of texts."""
     anything: bool = False
@@ -258,6 +260,7 @@ class ModuleNames:
             sorted(self.names),
             {name: list(target) for name, target in self.bound.items()},
             self.stars,
+            self.hidden,
             None if self.public is None else sorted(self.public),
             int(self.anything),
             int(self.submodules),
@@ -278,12 +281,13 @@ class ModuleNames:
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, *rest = values
+        names, bound, stars, hidden, public, anything, submodules, lazy, gone, gone_tables, *rest = values
         tables, makers, executed, functions, signatures, generated, hashless, versions, opens = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
             stars=tuple(stars),
+            hidden=tuple(hidden),
             public=None if public is None else frozenset(public),
             anything=bool(anything),
             submodules=bool(submodules),
@@ -380,6 +384,9 @@ class _Reader:
         self.opens: set[str] = set()
         self.typed = bool(_TYPED.search(text))
         self.versions: dict[str, str] = {}
+        self.hidden: list[str] = []
+        self.never = False
+        """Whether what it is in is executed on no Linux: below ``if TYPE_CHECKING``."""
         self.initial: dict[str, Expression | None] = {}
         """Of names that functions bind, nothing that they are at first."""
 
@@ -451,6 +458,7 @@ class _Reader:
             names=frozenset(self.names),
             bound=bound,
             stars=tuple(dict.fromkeys(self.stars)),
+            hidden=tuple(dict.fromkeys(self.hidden)),
             public=frozenset(self.public) if self.public is not None and self.public_known else None,
             anything=self.anything,
             submodules=self.submodules,
@@ -555,6 +563,9 @@ class _Reader:
         self.reading.names.pop(name, None)
         if self.shadows:
             self.shadows[-1].add(name)
+            return
+        if self.never:
+            self.targets.setdefault(name, set()).add(target)
             return
         self.filled.discard(name)
         self.again |= {name} & self.names
@@ -797,11 +808,12 @@ class _Reader:
             out.branches.append((test, one, other))
         else:
             test, out, one, other = None, self.out, self.out, self.out
-        self.reading.names, self.out = dict(values), one
+        never = self.never
+        self.reading.names, self.out, self.never = dict(values), one, never or false == ALWAYS
         self.block(statement.body, pythons & true)
-        self.reading.names, self.out = dict(values), other
+        self.reading.names, self.out, self.never = dict(values), other, never or true == ALWAYS
         self.block(statement.orelse, pythons & false)
-        self.reading.names, self.out = values, out
+        self.reading.names, self.out, self.never = values, out, never
 
     def loop(self, statement: ast.stmt, pythons: int) -> None:
         if isinstance(statement, ast.For | ast.AsyncFor):
@@ -886,7 +898,7 @@ class _Reader:
                 if module is None:
                     self.anything = True
                 elif not self.shadows:
-                    self.stars.append(module)
+                    (self.hidden if self.never else self.stars).append(module)
             else:
                 self.name(one.asname or one.name, None if module is None else (module, one.name), pythons)
             if module is not None:

@@ -325,6 +325,7 @@ def test_the_standard_library_comes_before_a_wheel_of_the_same_name() -> None:
     [
         ("from giver.sub import f\nf(a=1, gone=2)", ["gone"]),
         ("from giver import f\nx = f(1, gone=2)", ["gone"]),
+        ("from giver import g\nx = g(1, gone=2)", ["gone"]),
         ("import giver.sub as s\ndef g(x=s.A(gone=1)): pass", ["gone"]),
         ("from giver.sub import f\nf(a=1)\nf(**{'gone': 1})", []),
         ("from giver.sub import A, B, every, wrapped\nA(b=1)\nB(gone=1)\nevery(gone=1)\nwrapped(gone=1)", []),
@@ -335,7 +336,12 @@ def test_an_argument_that_a_function_does_not_take(taker, found) -> None:
         "def f(a, *, b=1): pass\nclass A:\n    def __init__(self, b): pass\nclass B(A):\n    pass\n"
         "def every(**words): pass\n@d\ndef wrapped(): pass\n"
     )
-    files = {"giver/__init__.py": "from .sub import f\n", "giver/sub.py": sub}
+    files = {
+        "giver/__init__.py": "from .sub import f\nif TYPE_CHECKING:\n    from .more import *\n"
+        "def __getattr__(n):\n    if n == 'g':\n        return f(n)\n    raise AttributeError\n",
+        "giver/sub.py": sub,
+        "giver/more.py": "def g(a): pass\n",
+    }
     assert [one.argument for one in proof(taker, files)] == found
 
 
@@ -732,3 +738,33 @@ def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:
     files = wheel_files("tf-models-official", "2.19", paths)
     assert (files.roots, files.beside) == (("official",), ("official.a", "official.b", "orbit"))
     assert wheel_files("x", "1", ["a.py", "b.py"]).roots == ()
+
+
+def test_a_name_for_type_checkers_alone_is_not_there() -> None:
+    giver = {
+        "giver/__init__.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .inner import *\n    x = 1\n",
+        "giver/inner.py": "gone = 1\n",
+    }
+    assert lacks("from giver import gone", giver) == ["giver.gone"]
+    assert lacks("from giver import x", giver) == ["giver.x"]
+    both = {"giver/__init__.py": giver["giver/__init__.py"] + "else:\n    x = 2\n    gone = 3\n"}
+    assert lacks("from giver import x, gone", both) == []
+
+
+def test_a_maker_of_names_tells_which_are_gone() -> None:
+    files = {
+        "giver/__init__.py": "from .moves import move\n__getattr__ = move(__name__)\n",
+        "giver/moves.py": MOVES,
+    }
+    wheels = [wheel_files("giver", "1.0", files)]
+    every = ImportSet(
+        wheels,
+        lambda _, module: names_of(
+            files[wheels[0].modules[module] or ""].encode(), module, package=module == "giver"
+        ),
+        12,
+        mentions=lambda *_: None,
+        brings=lambda _, lacks: [None] * len(lacks),
+    )
+    assert every.says_gone("giver", "gone")
+    assert not every.says_gone("giver", "moved")

@@ -417,7 +417,9 @@ def test_code_that_another_protobuf_generated_is_refused(make, tmp_path, code, r
 
 
 def test_a_console_script_that_ends_is_a_reservation_but_for_those_of_an_extra(cell, tmp_path) -> None:
-    entries = "[console_scripts]\ntaker = taker.cli._main:run\nmore = taker.cli._more:run [extra]\n\n[other]\nx = y._z:f\n"
+    entries = (
+        "[console_scripts]\ntaker = taker.cli._main:run\nmore = taker.cli._more:run [extra]\n[x]\ny = z:f\n"
+    )
     taker = wheel(
         "taker",
         "1.0",
