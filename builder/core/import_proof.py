@@ -617,7 +617,8 @@ class ImportSet:
             if text is not None:
                 return text
         elif name not in found.names:
-            return next(filter(None, (self._text(star, name, depth + 1) for star in found.stars)), None)
+            every = (self._text(star, name, depth + 1) for star in found.stars)
+            return next((text for text in every if text is not None), None)
         named = "." not in module and (_plain(module) == _plain(wheel.name) or wheel.roots == (module,))
         return _released(wheel) if named and name == "__version__" and name in found.names else None
 

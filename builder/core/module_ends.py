@@ -436,7 +436,7 @@ def has_no_hash(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]
         for one in (decorator.keywords if isinstance(decorator, ast.Call) else ())
     }
     settled = all(isinstance(one, bool) for one in given.values())
-    return settled and given.get("eq", True) and not given.get("frozen") and not given.get("unsafe_hash")
+    return settled and not (given.get("eq") is False or given.get("frozen") or given.get("unsafe_hash"))
 
 
 def is_dataclass(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
