@@ -46,6 +46,11 @@ from builder.core.python_names import OF_PYTHON
 _MOST_NAMES = 20_000
 _MOST_USES = 5_000
 _MOST_ENDS = 50
+_NEW_SYNTAX = re.compile(
+    r":=|^[ \t]*match\b|\bexcept[ \t]*\*|[(,]\s*/\s*[,)]|^[ \t]*type[ \t]+\w|^[ \t]*(?:def|class)[ \t]+\w+\[",
+    re.MULTILINE,
+)
+"""In a source that may have a statement of Python 3.8 or newer."""
 _OPENS = re.compile(r"\b(?:CDLL|PyDLL|LoadLibrary|dlopen|_?find_library)\b")
 _TYPED = re.compile(r"\||\b(?:list|dict|tuple|set|frozenset|type)\[|\bcollections\b")
 
@@ -176,7 +181,7 @@ class Effects:
         return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
 
     def as_list(self) -> list[Any]:
-        return [
+        rows = [
             self.taken,
             self.used,
             self.called,
@@ -184,10 +189,11 @@ class Effects:
             self.ends,
             [[one.test, one.true.as_list(), one.false.as_list()] for one in self.branches],
         ]
+        return rows[: max((number for number, row in enumerate(rows, 1) if row), default=0)]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "Effects":
-        taken, used, called, guards, ends, branches = values
+        taken, used, called, guards, ends, branches = (*values, *((),) * (6 - len(values)))
         return cls(
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
@@ -430,7 +436,7 @@ class _Reader:
         given = names_given(tree, self.text) if "__getattr__" in self.text else None
         self.makers = given.makers if given is not None else set()
         self.opens = mentioned(tree) if _OPENS.search(self.text) else set()
-        if (came := newest_syntax(tree)) > 7:
+        if (came := newest_syntax(tree) if _NEW_SYNTAX.search(self.text) else 0) > 7:
             text = f"is written in Python 3.{came}"
             self.out.ends.append(Ends(1, "python", (text,), "SyntaxError", before(came)))
         self.block(tree.body, ALWAYS)

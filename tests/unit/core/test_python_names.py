@@ -15,8 +15,8 @@ warnings.simplefilter("ignore")
 def there(name):
     try:
         return bool(importlib.import_module(name))
-    except ImportError:
-        return False
+    except Exception:
+        return False  # as of macpath, which another module replaces
 def has(module, name):
     return there(module) and (hasattr(sys.modules[module], name) or there(module + "." + name))
 modules, names = json.load(sys.stdin)

@@ -145,7 +145,8 @@ def _proven(
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
-    beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in roots}
+    asked = roots if cell.dependencies != "listed" else ()  # a list is taken as it is
+    beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in asked}
     found = missing(every, entered, beside)
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
 
