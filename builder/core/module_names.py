@@ -180,6 +180,14 @@ class Effects:
     def __bool__(self) -> bool:
         return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
 
+    def aliases(self) -> Iterator[str]:
+        """Names whose attributes are used."""
+        yield from (one.alias for one in self.used)
+        for guard in self.guards:
+            yield from (*guard.trial.aliases(), *guard.instead.aliases())
+        for branch in self.branches:
+            yield from (*branch.true.aliases(), *branch.false.aliases())
+
     def as_list(self) -> list[Any]:
         rows = [
             self.taken,
@@ -193,7 +201,8 @@ class Effects:
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "Effects":
-        taken, used, called, guards, ends, branches = (*values, *((),) * (6 - len(values)))
+        rows: list[Sequence[Any]] = [*values, *[()] * (6 - len(values))]
+        taken, used, called, guards, ends, branches = rows
         return cls(
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
@@ -460,6 +469,11 @@ class _Reader:
             if only[0].partition(".")[0] not in OF_PYTHON or only[0] in python_names.VARIES:
                 bound[name] = only
         self.anything |= not all(one in bound and bound[one][1] for one in self.makers)
+        executed, functions = self.out.effects(bound, known), self.bodies(bound, known)
+        used = {alias for one in (executed, *functions.values()) for alias in one.aliases()}
+        bound = {
+            name: to for name, to in bound.items() if name in used or to[0].partition(".")[0] not in OF_PYTHON
+        }
         return ModuleNames(
             names=frozenset(self.names),
             bound=bound,
@@ -477,8 +491,8 @@ class _Reader:
             makers=tuple(
                 (of, name) for one in sorted(self.makers) for of, name in [bound.get(one, ("", None))] if name
             ),
-            executed=self.out.effects(bound, known),
-            functions=self.bodies(bound, known),
+            executed=executed,
+            functions=functions,
             signatures=self.signatures(),
             generated=self.generated(),
             hashless=frozenset(
