@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
 from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, value
-from builder.core.module_names import BY_OLD_PROTOC, Branch, Called, Effects, Guard, ModuleNames, Taken
+from builder.core.module_names import BY_OLD_PROTOC, Called, DecidedTest, Effects, Guard, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
@@ -473,7 +473,7 @@ class ImportSet:
             self._guarded(module, found, guard, outcome, depth)
 
     def _branched(
-        self, module: str, found: ModuleNames, branch: Branch, outcome: Executed, depth: int
+        self, module: str, found: ModuleNames, branch: DecidedTest, outcome: Executed, depth: int
     ) -> None:
         """The way that a test takes, if the set decides it."""
         answer = self._answer(found, branch.test)

@@ -158,7 +158,7 @@ def leaves(expression: Expression) -> Iterator[Expression]:
                 yield from leaves(one)
 
 
-class Reading:
+class ExpressionReader:
     """Makes expressions of those of a source. ``names``: values of names; ``module``: the dotted names that a
     chain of names certainly is, empty if it may be another thing."""
 

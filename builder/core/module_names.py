@@ -20,7 +20,7 @@ from builder.core.module_ends import (
     METADATA,
     Ends,
     Expression,
-    Reading,
+    ExpressionReader,
     asks,
     before,
     handled,
@@ -158,7 +158,7 @@ class Guard(NamedTuple):
     """What the first handler does."""
 
 
-class Branch(NamedTuple):
+class DecidedTest(NamedTuple):
     """A test that the wheels of a set decide."""
 
     test: Expression
@@ -175,7 +175,7 @@ class Effects:
     called: tuple[Called, ...] = ()
     guards: tuple[Guard, ...] = ()
     ends: tuple[Ends, ...] = ()
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[DecidedTest, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
@@ -222,7 +222,7 @@ class Effects:
                 Ends(line, kind, tuple(about), error, pythons) for line, kind, about, error, pythons in ends
             ),
             branches=tuple(
-                Branch(test, cls.of_list(true), cls.of_list(false)) for test, true, false in branches
+                DecidedTest(test, cls.of_list(true), cls.of_list(false)) for test, true, false in branches
             ),
         )
 
@@ -395,7 +395,7 @@ class _Reader:
         self.names |= self.globals
         self.submodules = self.anything = self.lazy = False
         self.makers: set[str] = set()
-        self.reading = Reading(self.dotted)
+        self.reading = ExpressionReader(self.dotted)
         self.opens: set[str] = set()
         self.typed = bool(_TYPED.search(text))
         self.versions: dict[str, str] = {}
@@ -975,7 +975,7 @@ class _Collected:
             for tried, trial, kinds, instead in self.guards
         )
         branches = (
-            Branch(test, true.effects(bound, known), false.effects(bound, known))
+            DecidedTest(test, true.effects(bound, known), false.effects(bound, known))
             for test, true, false in self.branches
         )
         return Effects(
