@@ -432,23 +432,25 @@ class ImportSet:
         """One of the modules of a distribution that protobuf generated, if the one of the set refuses all.
 
         Modules outside of the package that has the distribution's name do not count: torch brings caffe2.
+        One module alone is no protocol that the distribution speaks; where it is imported, that is told.
         """
         wheel = self._wheel(distribution)
         if wheel is None or not self.there(_PROTOBUF[0]):
             return None
         own = distribution.replace("-", "_")
         has_own = any(module.partition(".")[0] == own for module in wheel.modules)
-        first: str | None = None
+        refused: list[str] = []
         for module in sorted(wheel.modules):
-            if not module.endswith("_pb2") or _NO_ROOTS & set(module.split(".")):
+            # beside ``x_pb2`` may stand ``x_pb2_new``, which is taken with a newer protobuf
+            if not re.search(r"_pb2(_(?!grpc)\w+)?$", module) or _NO_ROOTS & set(module.split(".")):
                 continue
             if has_own and module.partition(".")[0] != own:
                 continue
             found = self.names(module)
             if found is None or found.generated is None or not self.refuses(found.generated):
                 return None
-            first = first or module
-        return first
+            refused.append(module)
+        return refused[0] if len(refused) > 1 else None
 
     def _take(
         self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0

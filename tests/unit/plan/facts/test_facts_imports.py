@@ -414,6 +414,11 @@ def test_code_that_another_protobuf_generated_is_refused(make, tmp_path, code, r
         "taker", "1.0", {"taker/__init__.py": "", "caffe2/__init__.py": "", "caffe2/a_pb2.py": code}
     )
     assert judged(cell, tmp_path / "beside", beside, wheel("protobuf", release, given)) == []
+    within = {"taker/__init__.py": "NAME = 1\n", "taker/inner/__init__.py": "", "taker/inner/a_pb2.py": code}
+    newer = {**within, "taker/inner/b_pb2.py": code, "taker/inner/b_pb2_new.py": "a = 1\n"}
+    for number, files in enumerate((within, newer)):
+        taker = wheel("taker", "1.0", files)
+        assert judged(cell, tmp_path / f"within{number}", taker, wheel("protobuf", release, given)) == []
 
 
 def test_a_console_script_that_ends_is_a_reservation_but_for_those_of_an_extra(cell, tmp_path) -> None:

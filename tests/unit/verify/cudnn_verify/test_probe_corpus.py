@@ -1339,7 +1339,7 @@ CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9
         (PTXAS_90, ["kernel-compiler-too-old", "framework-arch-missing"], None),
         (PTXAS_90 + "\ntensorflow", ["framework-arch-missing"], None),
         (PTXAS_90 + "\ntriton, torch.compile", ["kernel-compiler-too-old"], None),
-        ("Could not find cuda drivers on your machine, GPU will not be used.\n" * 2, ["driver-missing"], None),
+        ("Could not find cuda drivers on your machine, GPU will not be used\n" * 2, ["driver-missing"], None),
         (
             "kernel version 470.182.3 does not match DSO version 520.61.5 -- cannot find working devices",
             ["driver-library-mismatch", "compat-unsupported"],
@@ -1347,7 +1347,7 @@ CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9
         ),
         (
             (
-                "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0.\n"
+                "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0\n"
                 "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
             ),
             ["framework-arch-missing"],
