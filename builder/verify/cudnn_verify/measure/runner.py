@@ -20,8 +20,7 @@ from ..common.isolation import USER_PATH, flush_output, return_to_user
 from .cuda import need_ctypes, open_library
 from .environment import hide_preload_file, memory_limit, raise_memory_limits, restore_file_limit
 from .library_files import mapped_libraries
-from .protocol import STAGES, USES_FRAMEWORK, Ctx
-from .shapes import ShapeError
+from .protocol import STAGES, USES_FRAMEWORK, Ctx, ShapeError
 
 
 def find_stage(name):

@@ -26,8 +26,8 @@ from builder.verify.cudnn_verify.measure.fw_inference import Onnxruntime, conv_m
 from builder.verify.cudnn_verify.measure.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.verify.cudnn_verify.measure.fw_stages import coimport_orders, judge_framework
 from builder.verify.cudnn_verify.measure.fw_tensorflow import Tensorflow, pinned_cudnn
+from builder.verify.cudnn_verify.measure.protocol import FACT_SHAPES, check_shapes
 from builder.verify.cudnn_verify.measure.run import Run
-from builder.verify.cudnn_verify.measure.shapes import FACT_SHAPES, check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

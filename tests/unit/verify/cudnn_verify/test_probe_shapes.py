@@ -11,9 +11,15 @@ import pytest
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.measure import judge, protocol, report, schedule
 from builder.verify.cudnn_verify.measure.machine_facts import commands_here
-from builder.verify.cudnn_verify.measure.protocol import STAGES, new_check
+from builder.verify.cudnn_verify.measure.protocol import (
+    EVIDENCE_SHAPES,
+    FACT_SHAPES,
+    STAGES,
+    ShapeError,
+    check_shapes,
+    new_check,
+)
 from builder.verify.cudnn_verify.measure.run import Program
-from builder.verify.cudnn_verify.measure.shapes import EVIDENCE_SHAPES, FACT_SHAPES, ShapeError, check_shapes
 
 PROBE = Path(schedule.__file__).parent
 NEED = {"by": "torch 2.9.1", "wants": "nvidia-nccl-cu12==2.27.5", "name": "nvidia-nccl-cu12"}
