@@ -12,9 +12,8 @@ from ..common.distributions import find_wheel_folders, packages_of, read_text, r
 from ..common.tables import read_frameworks
 from ..common.versions import numbers
 from .companions import check_companions
-from .library_files import in_folders, parts_of, shim_major, shim_name
+from .library_files import Loader, in_folders, parts_of, shim_major, shim_name
 from .protocol import stage
-from .resolver import Loader
 
 _CPU_BUILD = re.compile(r"is_cuda_build['\"]?\s*[,:=]\s*False")
 # The file in which a framework describes its build, and its words for CUDA's version there.

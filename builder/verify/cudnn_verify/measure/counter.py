@@ -8,9 +8,8 @@ import re
 
 from ..common.distributions import wheels_of
 from .environment import memory_limit, preload_file
-from .library_files import parts_of
+from .library_files import Loader, parts_of
 from .protocol import USES_FRAMEWORK
-from .resolver import Loader
 from .run import SETTINGS
 from .variables import set_by
 

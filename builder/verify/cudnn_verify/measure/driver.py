@@ -10,8 +10,8 @@ from ..common.distributions import cudnn_wheels, read_text
 from ..common.versions import cuda_tuple, dotted, numbers
 from .cuda import RESULT_CAUSES, CudaError, Driver, MissingSymbolError, result_name
 from .environment import in_container
+from .library_files import Loader
 from .protocol import stage
-from .resolver import Loader
 
 _PROBE_BYTES = 1 << 20
 # Errors of opening a node without a kernel module behind it. NVIDIA's libraries make such nodes as root on

@@ -14,15 +14,16 @@ from ..common.tables import read_frameworks
 from .consumers import find_consumers
 from .environment import on_noexec_mount
 from .library_files import (
+    Loader,
     folder_version,
     is_cuda_library,
     required_sublibraries,
     shim_major,
     shim_name,
+    toolkit_folders,
     unshipped_sublibraries,
 )
 from .protocol import stage
-from .resolver import Loader, toolkit_folders
 
 
 @stage("files", layer="files", timeout=60)

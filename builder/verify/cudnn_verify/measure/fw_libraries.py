@@ -10,9 +10,8 @@ from .cuda import ctypes, open_library
 from .cudnn import VERSION_MISMATCH, Cudnn
 from .environment import NO_MEMORY, start_environment
 from .expectation import asked_for
-from .library_files import in_folders, mapped_libraries, shim_name
+from .library_files import Loader, in_folders, mapped_libraries, shim_name
 from .protocol import WITHOUT_CUDA
-from .resolver import Loader
 
 
 def unloadable(ctx, names, requesters=()):

@@ -21,9 +21,8 @@ from .counter import (
 )
 from .cuda import open_library
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
-from .library_files import is_cuda_library, parts_of
+from .library_files import Loader, is_cuda_library, parts_of
 from .protocol import COUNTER_LAYER, USES_FRAMEWORK, stage
-from .resolver import Loader
 from .run import run_named
 from .runner import execute
 

@@ -9,10 +9,9 @@ from ..common.versions import cuda_tuple, dotted, numbers
 from .cuda import ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
 from .judge import judge_cudnn
-from .library_files import folder_version, in_folders, mapped_libraries, number_in_code, parts_of
+from .library_files import Loader, folder_version, in_folders, mapped_libraries, number_in_code, parts_of
 from .protocol import stage
 from .reference import case
-from .resolver import Loader
 
 
 def each_candidate(facts):

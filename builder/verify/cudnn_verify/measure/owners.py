@@ -16,7 +16,7 @@ from .contents import (
     watched_files,
     watched_names,
 )
-from .resolver import Loader
+from .library_files import Loader
 
 _HASH_LIMIT = 64 << 20
 # Files that slim images leave out, and no convolution needs.

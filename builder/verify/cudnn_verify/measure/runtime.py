@@ -10,9 +10,8 @@ from ..common.versions import numbers
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import Library, ctypes, open_library, prototypes_of
 from .judge import absent_cause, by_machine, damaged_system_library, default_judge
-from .library_files import in_folders, is_cuda_library, parts_of
+from .library_files import Loader, in_folders, is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
-from .resolver import Loader
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
 NVRTC_PROTOTYPES = prototypes_of("nvrtc")

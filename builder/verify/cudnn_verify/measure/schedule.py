@@ -16,10 +16,9 @@ from .fw_stages import coimport_stage
 from .judge import default_judge, fallback
 from .kernels import kernels_stage
 from .library import library_stage
-from .library_files import mapped_libraries
+from .library_files import Loader, mapped_libraries
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
-from .resolver import Loader
 from .run import Run, run_named
 from .runner import find_stage
 from .runtime import runtime_stage

@@ -7,7 +7,7 @@ from probe_elf import write_elf
 from builder.core.link import read_cache
 from builder.verify.cudnn_verify.measure.consumers import find_consumers
 from builder.verify.cudnn_verify.measure.files import choose_candidates
-from builder.verify.cudnn_verify.measure.resolver import Loader
+from builder.verify.cudnn_verify.measure.library_files import Loader
 
 
 def loader(library_path="", cache=(), defaults=()):
