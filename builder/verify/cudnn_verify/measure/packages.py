@@ -23,9 +23,8 @@ from ..common.distributions import (
 from ..common.isolation import shadowed_modules, user_path
 from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks, read_patterns
 from ..common.versions import numbers, satisfies
-from .contents import has_record, watched_names
+from .contents import check_owners, has_record, watched_names
 from .library_files import Loader, toolkit_folders
-from .owners import check_owners
 from .protocol import STAGES, stage
 from .variables import check_variables
 
