@@ -7,11 +7,10 @@ import os
 import re
 
 from ..common.distributions import wheels_of
-from .environment import memory_limit, preload_file
+from .environment import memory_limit, preload_file, set_by
 from .library_files import Loader, parts_of
 from .protocol import USES_FRAMEWORK
 from .run import SETTINGS
-from .variables import set_by
 
 ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 MISSING_SYMBOL = re.compile(

@@ -24,9 +24,9 @@ from ..common.isolation import shadowed_modules, user_path
 from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks, read_patterns
 from ..common.versions import numbers, satisfies
 from .contents import check_owners, has_record, watched_names
+from .environment import check_variables
 from .library_files import Loader, toolkit_folders
 from .protocol import STAGES, stage
-from .variables import check_variables
 
 # The cause if the library of one of NVIDIA's wheels is nowhere; toolkit-library-missing for others.
 _ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}

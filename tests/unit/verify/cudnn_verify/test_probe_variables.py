@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from builder.verify.cudnn_verify.common.tables import read_patterns
-from builder.verify.cudnn_verify.measure import variables
+from builder.verify.cudnn_verify.measure import environment
+from builder.verify.cudnn_verify.measure.environment import check_variables
 from builder.verify.cudnn_verify.measure.machine_facts import commands_here
 from builder.verify.cudnn_verify.measure.report import decide_verdict
-from builder.verify.cudnn_verify.measure.variables import check_variables
 
 ALL = ("torch", "triton", "jax", "jaxlib", "tensorflow", "cupy-cuda12x", "ctranslate2")
 
@@ -17,10 +17,10 @@ ALL = ("torch", "triton", "jax", "jaxlib", "tensorflow", "cupy-cuda12x", "ctrans
 @pytest.fixture
 def e02(recorder, monkeypatch, tmp_path):
     """What E02 says under these variables, and under no others."""
-    for name in [name for name in os.environ if variables.steers(name)]:
+    for name in [name for name in os.environ if environment.steers(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(variables, "start_environment", lambda: dict(os.environ))
+    monkeypatch.setattr(environment, "start_environment", lambda: dict(os.environ))
 
     def check(packages=ALL, options=(), **values):
         for name, value in values.items():
@@ -56,13 +56,13 @@ def test_whoever_wants_no_gpu_may_hide_it(e02, options):
 def test_a_file_that_sets_the_variable_as_python_starts_is_named_and_no_shell_is_told(
     e02, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(variables, "start_environment", dict)
-    monkeypatch.setattr(variables, "search_folders", lambda: [str(tmp_path)])
+    monkeypatch.setattr(environment, "start_environment", dict)
+    monkeypatch.setattr(environment, "search_folders", lambda: [str(tmp_path)])
     (tmp_path / "hide.pth").write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n")
     found = e02(CUDA_VISIBLE_DEVICES="-1")
     assert f"{tmp_path}/hide.pth sets it, not the shell" in found["summary"]
     assert commands_here({"packages": {}}, found) == []
-    monkeypatch.setattr(variables, "start_environment", lambda: dict(os.environ))
+    monkeypatch.setattr(environment, "start_environment", lambda: dict(os.environ))
     texts = [command["text"] for command in commands_here({"packages": {}}, e02())]
     assert texts == ["unset CUDA_VISIBLE_DEVICES"]
 
@@ -110,7 +110,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_named_with_its_variable(e02, t
 
 
 def test_a_home_without_rights_is_a_fault_for_cupy_alone(e02, tmp_path, monkeypatch):
-    monkeypatch.setattr(variables.os, "access", lambda path, _: str(path) != str(tmp_path))
+    monkeypatch.setattr(environment.os, "access", lambda path, _: str(path) != str(tmp_path))
     assert e02()["cause"] == "file-access-denied"
     assert e02(CUPY_CACHE_IN_MEMORY="1")["outcome"] == "passed"
     assert e02(("torch", "triton", "jax"))["outcome"] == "passed"
@@ -120,14 +120,14 @@ def test_a_home_without_rights_is_a_fault_for_cupy_alone(e02, tmp_path, monkeypa
 def test_libraries_are_loaded_from_some_folders_and_not_from_a_mount_without_execution(
     e02, tmp_path, monkeypatch, name
 ):
-    monkeypatch.setattr(variables, "on_noexec_mount", lambda _: True)
+    monkeypatch.setattr(environment, "on_noexec_mount", lambda _: True)
     found = e02(**{name: tmp_path})
     assert ("noexec" in found["summary"]) == (FOLDERS[name] == "code")
 
 
 def test_temporary_files_that_do_not_run_are_told_on_the_first_line(e02, monkeypatch):
     """torch.compile loads what it has compiled from there; the rest of PyTorch does not."""
-    monkeypatch.setattr(variables, "on_noexec_mount", lambda _: True)
+    monkeypatch.setattr(environment, "on_noexec_mount", lambda _: True)
     found = e02(("torch",))
     assert (found["outcome"], "TORCHINDUCTOR_CACHE_DIR is not set" in found["note"]) == ("passed", True)
     said = decide_verdict([found], {"copies": [], "frameworks": [{"name": "torch"}]}, {})
