@@ -26,8 +26,7 @@ from .measure.environment import raise_file_limit
 from .measure.expectation import read_expectation
 from .measure.protocol import UsageError, new_check
 from .measure.report import compare_reports, exit_code, make_report, without_infinities
-from .measure.run import Program
-from .measure.runner import child_main
+from .measure.run import Program, child_main
 from .measure.schedule import in_order, run_all
 from .page import Style, render_diagnosis, render_html, render_page
 from .read.diagnosis import diagnose

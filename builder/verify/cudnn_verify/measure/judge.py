@@ -23,8 +23,7 @@ from .cuda import open_library
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
 from .library_files import Loader, is_cuda_library, parts_of
 from .protocol import COUNTER_LAYER, USES_FRAMEWORK, stage
-from .run import run_named
-from .runner import execute
+from .run import execute, run_named
 
 _TOOLKIT = re.compile(
     r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libcupti|libnccl|libnvToolsExt|"

@@ -19,8 +19,7 @@ from .library import library_stage
 from .library_files import Loader, mapped_libraries
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
-from .run import Run, run_named
-from .runner import find_stage
+from .run import Run, find_stage, run_named
 from .runtime import runtime_stage
 from .suite_stages import SUGGESTED_SECONDS, suite_stage
 

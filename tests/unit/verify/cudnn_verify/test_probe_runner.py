@@ -10,10 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.verify.cudnn_verify.measure import runner
 from builder.verify.cudnn_verify.measure.protocol import COUNTER_LAYER, STAGES, stage
-from builder.verify.cudnn_verify.measure.run import Program, Run
-from builder.verify.cudnn_verify.measure.runner import execute, find_stage
+from builder.verify.cudnn_verify.measure.run import Program, Run, execute, find_stage
 
 
 @pytest.fixture
@@ -95,7 +93,8 @@ def limit_passed(tmp_path, monkeypatch):
             looks.append(1)
         return time.time() + (1000 if len(looks) > 4 else 0)
 
-    monkeypatch.setattr(runner, "time", SimpleNamespace(time=clock, sleep=time.sleep))
+    fake = SimpleNamespace(time=clock, sleep=time.sleep)
+    monkeypatch.setattr("builder.verify.cudnn_verify.measure.run.time", fake)
     return reached
 
 

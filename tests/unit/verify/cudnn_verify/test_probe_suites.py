@@ -34,8 +34,7 @@ from builder.verify.cudnn_verify.measure.reference import (
     answers,
 )
 from builder.verify.cudnn_verify.measure.report import make_report
-from builder.verify.cudnn_verify.measure.run import Run
-from builder.verify.cudnn_verify.measure.runner import execute, find_stage
+from builder.verify.cudnn_verify.measure.run import Run, execute, find_stage
 from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
 from builder.verify.cudnn_verify.measure.suite_judge import (
     ON_CARD,
