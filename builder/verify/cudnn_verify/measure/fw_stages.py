@@ -11,7 +11,6 @@ from itertools import permutations
 from ..common.distributions import read_record
 from ..common.tables import known_bad, known_bad_words, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
-from .counter import by_counter_tests, shorten
 from .cudnn import status_cause
 from .fw_arrays import Cupy, Jax
 from .fw_common import check_framework
@@ -19,7 +18,7 @@ from .fw_eager import Paddle, Torch
 from .fw_inference import Ctranslate2, Onnxruntime
 from .fw_libraries import framework_cudnn, unloadable
 from .fw_tensorflow import Tensorflow
-from .judge import default_judge, find_cause, last_words
+from .judge import by_counter_tests, default_judge, find_cause, last_words, shorten
 from .library_files import mapped_libraries
 from .protocol import stage
 

@@ -7,9 +7,16 @@ from ....core.link import read_cache
 from ..common.distributions import cudnn_wheels, find_wheel_folders, list_folder, requirement, wheels_of
 from ..common.tables import cuda_family, opened_libraries
 from ..common.versions import numbers
-from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import Library, ctypes, open_library, prototypes_of
-from .judge import absent_cause, by_machine, damaged_system_library, default_judge
+from .judge import (
+    ABSENT_LIBRARY,
+    MISSING_SYMBOL,
+    absent_cause,
+    by_counter_tests,
+    by_machine,
+    damaged_system_library,
+    default_judge,
+)
 from .library_files import Loader, in_folders, is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
 

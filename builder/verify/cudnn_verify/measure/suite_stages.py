@@ -9,13 +9,12 @@ import signal
 import time
 
 from ..common.tables import read_frameworks
-from .counter import shorten
 from .fw_arrays import Cupy, Jax
 from .fw_eager import Paddle, Torch
 from .fw_inference import Ctranslate2, Onnxruntime
 from .fw_stages import FRAMEWORKS, judge_framework
 from .fw_tensorflow import Tensorflow
-from .judge import fallback
+from .judge import fallback, shorten
 from .protocol import stage
 from .suite_cupy import CupySuites
 from .suite_infer import Ctranslate2Suites, OnnxruntimeSuites

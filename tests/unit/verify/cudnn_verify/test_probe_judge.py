@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify.measure import counter, judge, schedule
+from builder.verify.cudnn_verify.measure import judge, schedule
 from builder.verify.cudnn_verify.measure.fw_common import of_another_release
 from builder.verify.cudnn_verify.measure.library import _own_version
 from builder.verify.cudnn_verify.measure.library_files import Loader
@@ -95,7 +95,7 @@ def test_an_import_that_fails_is_laid_to_a_python_file_of_another_size(package, 
 
 
 def test_the_pth_file_that_puts_a_shadowing_module_first_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(counter, "set_by", lambda folder: f"/site/zz.pth of {folder}.pth")
+    monkeypatch.setattr(judge, "set_by", lambda folder: f"/site/zz.pth of {folder}.pth")
     monkeypatch.delenv("PYTHONPATH", raising=False)
     run = make_run("raised", "ImportError: no ParamSpec", "import torch", layer="framework")
     run.facts["shadowed_modules"] = {"typing_extensions": f"{tmp_path}/typing_extensions.py"}
@@ -107,7 +107,7 @@ def test_the_pth_file_that_puts_a_shadowing_module_first_is_named(monkeypatch, t
     assert run.checks[0]["cause"] == "module-shadowed"
     assert run.checks[0]["summary"].endswith(f"puts {tmp_path} on the path")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert counter._put_first(run) == ""
+    assert judge._put_first(run) == ""
 
 
 def test_a_hang_says_what_was_in_flight():
