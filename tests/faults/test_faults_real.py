@@ -14,7 +14,7 @@ from fault_list import FAULTS, Fault
 from fault_scene import EXIT_CODES
 from nvidia_headers import cudnn_include, nearest_cudnn
 
-from builder.verify.cudnn_verify.measure import cudnn
+from builder.verify.cudnn_verify.measure import cuda
 
 if TYPE_CHECKING:
     from fault_scene import Scene
@@ -52,7 +52,7 @@ def test_a_real_cudnn_has_the_functions_and_the_names_of_statuses(name: str, sce
     major = int(library.name.rpartition(".")[2])
     search = ":".join(str(path) for path in sorted((scene.site / "nvidia").glob("*/lib")))
     said = subprocess.run(
-        [sys.executable, "-c", _NAMES, str(library), *cudnn.CUDNN_PROTOTYPES],
+        [sys.executable, "-c", _NAMES, str(library), *cuda.CUDNN_PROTOTYPES],
         env={"LD_LIBRARY_PATH": search},
         capture_output=True,
         text=True,

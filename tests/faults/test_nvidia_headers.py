@@ -10,7 +10,7 @@ import pytest
 from abi import declared, enumerators, measured
 from nvidia_headers import cudnn_include, headers, releases
 
-from builder.verify.cudnn_verify.measure import cuda, cudnn, runtime, suite_nccl
+from builder.verify.cudnn_verify.measure import cuda, runtime, suite_nccl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,8 @@ def held(prototypes: dict[str, str], functions: dict[str, object]) -> None:
 def test_cudnn(release: str, tmp_path: Path) -> None:
     include = cudnn_include(release)
     major = int(release.partition(".")[0])
-    checks = {f"cudnn{part}VersionCheck": "i()" for part in cudnn.VERSION_CHECKS[major]}
-    prototypes = {**cudnn.CUDNN_PROTOTYPES, **checks}
+    checks = {f"cudnn{part}VersionCheck": "i()" for part in cuda.VERSION_CHECKS[major]}
+    prototypes = {**cuda.CUDNN_PROTOTYPES, **checks}
     functions = declared("cudnn.h", include, tmp_path, prototypes)
     statuses = enumerators(include[0], r"CUDNN_STATUS_[A-Z_0-9]+")
     algorithms = enumerators(include[0], r"CUDNN_CONVOLUTION_(?:FWD|BWD_DATA|BWD_FILTER)_ALGO_\w+")
@@ -58,11 +58,11 @@ def test_cudnn(release: str, tmp_path: Path) -> None:
         structs=structs,
     )
     numbers = found["numbers"]
-    assert cudnn.cudnn_tuple(numbers["CUDNN_VERSION"]) == tuple(int(part) for part in release.split("."))
-    assert (numbers["CUDNN_DATA_FLOAT"], numbers["CUDNN_DATA_HALF"]) == (cudnn.FLOAT, cudnn.HALF)
+    assert cuda.cudnn_tuple(numbers["CUDNN_VERSION"]) == tuple(int(part) for part in release.split("."))
+    assert (numbers["CUDNN_DATA_FLOAT"], numbers["CUDNN_DATA_HALF"]) == (cuda.FLOAT, cuda.HALF)
     assert (numbers["CUDNN_TENSOR_NCHW"], numbers["CUDNN_CROSS_CORRELATION"]) == (
-        cudnn._NCHW,
-        cudnn._CROSS_CORRELATION,
+        cuda._NCHW,
+        cuda._CROSS_CORRELATION,
     )
     absent = {"cudnnGetLastErrorString"} if major < 9 else set()
     absent |= {"cudnnGetMaxDeviceVersion"} if release == "8.5.0" else set()
@@ -72,7 +72,7 @@ def test_cudnn(release: str, tmp_path: Path) -> None:
     held(prototypes, found["functions"])
     _statuses(major, numbers, statuses)
     _algorithms(numbers, algorithms)
-    perf = cudnn.perf_type()
+    perf = cuda.perf_type()
     for name, layout in found["structs"].items():
         mine = [(getattr(perf, field).offset, getattr(perf, field).size) for field, _ in perf._fields_]
         assert [(offset, size) for _, offset, size in layout["fields"]] == mine, name
@@ -81,12 +81,12 @@ def test_cudnn(release: str, tmp_path: Path) -> None:
 
 def _statuses(major: int, numbers: dict[str, int], statuses: list[str]) -> None:
     real = {name.removeprefix("CUDNN_STATUS_"): numbers[name] for name in statuses}
-    assert cudnn.VERSION_MISMATCH[major] in {real.get(name) for name in real if "VERSION_MISMATCH" in name}
+    assert cuda.VERSION_MISMATCH[major] in {real.get(name) for name in real if "VERSION_MISMATCH" in name}
     if major >= 9:
-        lost = {word for word, _ in cudnn._STATUS_CAUSES if not any(word in name for name in real)}
+        lost = {word for word, _ in cuda._STATUS_CAUSES if not any(word in name for name in real)}
         assert lost <= {"SUBLIBRARY_LOADING_FAILED"}, "1008 came with 9.2"
     for name, number in real.items():
-        error = cudnn.CudnnError("a call", number, "CUDNN_STATUS_" + name, "")
+        error = cuda.CudnnError("a call", number, "CUDNN_STATUS_" + name, "")
         assert error.unsupported == (number // 1000 == 3 if major >= 9 else number == 9) or name in {
             "ARCH_MISMATCH",  # old names of numbers among the new: the probe never gives them
             "RUNTIME_PREREQUISITE_MISSING",
@@ -97,10 +97,10 @@ def _algorithms(numbers: dict[str, int], algorithms: list[str]) -> None:
     for direction, short in DIRECTIONS.items():
         head = f"CUDNN_CONVOLUTION_{short}_ALGO_"
         named = {name.removeprefix(head): numbers[name] for name in algorithms if name.startswith(head)}
-        assert named.pop("COUNT") == len(cudnn.ALGORITHMS[direction]) == len(named)
+        assert named.pop("COUNT") == len(cuda.ALGORITHMS[direction]) == len(named)
         for name, number in named.items():
             kind = next((k for k in ("fft", "winograd") if k in name.lower()), "direct")
-            assert cudnn.ALGORITHMS[direction][number] == kind, name
+            assert cuda.ALGORITHMS[direction][number] == kind, name
 
 
 @pytest.mark.parametrize("release", releases("driver"))

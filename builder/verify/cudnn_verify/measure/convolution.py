@@ -6,8 +6,7 @@ from collections import namedtuple
 from itertools import product
 
 from ..common.versions import cuda_tuple, dotted, numbers
-from .cuda import OUT_OF_MEMORY, CudaError, Driver, ctypes
-from .cudnn import ALGORITHMS, FLOAT, HALF, CudnnError
+from .cuda import ALGORITHMS, FLOAT, HALF, OUT_OF_MEMORY, CudaError, CudnnError, Driver, ctypes
 from .judge import default_judge
 from .library import each_candidate, open_candidate
 from .protocol import stage

@@ -6,8 +6,7 @@ import re
 from ..common.distributions import find_wheel_folders
 from ..common.tables import cuda_package
 from ..common.versions import cuda_tuple, cudnn_rule, dotted, numbers
-from .cuda import ctypes, open_library
-from .cudnn import VERSION_MISMATCH, Cudnn
+from .cuda import VERSION_MISMATCH, Cudnn, ctypes, open_library
 from .environment import NO_MEMORY, start_environment
 from .expectation import asked_for
 from .library_files import Loader, in_folders, mapped_libraries, shim_name

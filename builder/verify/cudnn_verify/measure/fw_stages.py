@@ -11,7 +11,7 @@ from itertools import permutations
 from ..common.distributions import read_record
 from ..common.tables import known_bad, known_bad_words, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
-from .cudnn import status_cause
+from .cuda import status_cause
 from .fw_arrays import Cupy, Jax
 from .fw_common import check_framework
 from .fw_eager import Paddle, Torch

@@ -6,8 +6,7 @@ import re
 from ..common.distributions import find_wheel_folders, wheels_of
 from ..common.tables import known_bad, known_bad_words
 from ..common.versions import cuda_tuple, dotted, numbers
-from .cuda import ctypes, open_library
-from .cudnn import FLOAT, Cudnn, CudnnError
+from .cuda import FLOAT, Cudnn, CudnnError, ctypes, open_library
 from .judge import judge_cudnn
 from .library_files import Loader, folder_version, in_folders, mapped_libraries, number_in_code, parts_of
 from .protocol import stage

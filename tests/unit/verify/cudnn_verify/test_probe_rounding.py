@@ -21,7 +21,7 @@ from rounding_models import (
 )
 
 from builder.verify.cudnn_verify.measure.convolution import allowed
-from builder.verify.cudnn_verify.measure.cudnn import ALGORITHMS
+from builder.verify.cudnn_verify.measure.cuda import ALGORITHMS
 from builder.verify.cudnn_verify.measure.reference import (
     ROUNDING,
     VARIANTS,
