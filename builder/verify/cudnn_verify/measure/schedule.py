@@ -8,14 +8,13 @@ import traceback
 
 from ..common.isolation import show_progress
 from .consumers import resolver_stage
-from .convolution import convolution_stage
+from .cudnn import convolution_stage, library_stage
 from .driver import driver_stage
 from .environment import environment_stage, start_environment
 from .files import files_stage
 from .fw_stages import coimport_stage
 from .judge import default_judge, fallback
 from .kernels import kernels_stage
-from .library import library_stage
 from .library_files import Loader, mapped_libraries
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage

@@ -6,8 +6,8 @@ import pytest
 from probe_elf import mapped_libc, write_elf
 
 from builder.verify.cudnn_verify.measure import judge, schedule
+from builder.verify.cudnn_verify.measure.cudnn import _own_version
 from builder.verify.cudnn_verify.measure.fw_common import of_another_release
-from builder.verify.cudnn_verify.measure.library import _own_version
 from builder.verify.cudnn_verify.measure.library_files import Loader
 from builder.verify.cudnn_verify.measure.protocol import Stage
 from builder.verify.cudnn_verify.measure.run import Program, Run

@@ -2,8 +2,8 @@
 
 import struct
 
-from builder.verify.cudnn_verify.measure.convolution import decode, encode
 from builder.verify.cudnn_verify.measure.cuda import FLOAT, HALF
+from builder.verify.cudnn_verify.measure.cudnn import decode, encode
 from builder.verify.cudnn_verify.measure.reference import (
     VARIANTS,
     answers,

@@ -20,8 +20,8 @@ from rounding_models import (
     winograd,
 )
 
-from builder.verify.cudnn_verify.measure.convolution import allowed
 from builder.verify.cudnn_verify.measure.cuda import ALGORITHMS
+from builder.verify.cudnn_verify.measure.cudnn import allowed
 from builder.verify.cudnn_verify.measure.reference import (
     ROUNDING,
     VARIANTS,

@@ -22,8 +22,8 @@ import pytest
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
 from builder.verify.cudnn_verify.measure import suite_cupy, suite_nccl, suite_stages, suite_torch
-from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
+from builder.verify.cudnn_verify.measure.cudnn import Bench
 from builder.verify.cudnn_verify.measure.library_files import mapped_paths
 from builder.verify.cudnn_verify.measure.protocol import own_fault
 from builder.verify.cudnn_verify.measure.reference import (
