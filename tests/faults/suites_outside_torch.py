@@ -30,7 +30,7 @@ import torchvision.ops  # noqa: E402
 from torch.utils import data  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from builder.verify.cudnn_verify.measure import suite_nccl  # noqa: E402
+from builder.verify.cudnn_verify.measure import suite_judge  # noqa: E402
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
@@ -670,7 +670,7 @@ def _other_version(dtype):
         return hit(0)
 
     nccl = types.SimpleNamespace(ncclGetVersion=other)
-    return [mock.patch.object(suite_nccl, "open_library", return_value=nccl)]
+    return [mock.patch.object(suite_judge, "open_library", return_value=nccl)]
 
 
 def main(list_of_faults: str) -> None:

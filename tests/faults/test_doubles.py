@@ -130,7 +130,7 @@ import ctypes, os, sys
 sys.path.insert(0, sys.argv[1])
 from builder.verify.cudnn_verify.measure.cuda import Driver
 from builder.verify.cudnn_verify.measure.protocol import Ctx
-from builder.verify.cudnn_verify.measure.suite_place import place_of_address
+from builder.verify.cudnn_verify.measure.suite_judge import place_of_address
 driver = Driver(Ctx("places", {}, os.open(os.devnull, os.O_WRONLY)))
 driver.call("cuInit", 0)
 host = ctypes.create_string_buffer(64)

@@ -10,7 +10,7 @@ import pytest
 from abi import declared, enumerators, measured
 from nvidia_headers import cudnn_include, headers, releases
 
-from builder.verify.cudnn_verify.measure import cuda, runtime, suite_nccl
+from builder.verify.cudnn_verify.measure import cuda, runtime, suite_judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,8 +173,8 @@ def test_the_release_of_nccl_is_read_as_its_header_writes_it(
     }
     command = ["gcc", "-shared", "-fPIC", *(f"-I{path}" for path in include), "-o", str(library), str(source)]
     subprocess.run(command, check=True)
-    monkeypatch.setattr(suite_nccl, "mapped_paths", lambda: {str(library)})
+    monkeypatch.setattr(suite_judge, "mapped_paths", lambda: {str(library)})
     for version, sound in ((release, True), (f"{release}.post1", True), ("2.1.15", False)):
         wheel = {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": version}}
-        (row,), reason = suite_nccl.version_of_nccl(wheel, {})
+        (row,), reason = suite_judge.version_of_nccl(wheel, {})
         assert (row["found"] == row["wanted"], reason) == (sound, None)

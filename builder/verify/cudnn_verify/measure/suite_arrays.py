@@ -8,8 +8,7 @@ from ..common.versions import dotted, numbers
 from .cuda import Driver
 from .fw_compute import is_gpu_name
 from .reference import CONVOLUTION_KINDS, ROUNDING
-from .suite_judge import suite_row
-from .suite_place import place_of_address
+from .suite_judge import place_of_address, suite_row
 from .suite_reference import (
     CHANCE,
     EXACT,

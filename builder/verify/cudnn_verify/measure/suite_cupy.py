@@ -2,7 +2,7 @@
 
 from .fw_common import imported
 from .suite_arrays import ArraySuites
-from .suite_nccl import version_of_nccl
+from .suite_judge import version_of_nccl
 from .suite_reference import EXACT
 
 _SOURCE = r"""

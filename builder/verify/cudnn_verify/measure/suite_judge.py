@@ -1,13 +1,20 @@
-"""Whether the results of a suite are right: numbers beside their reference and bound, and where they lie.
+"""Whether the results of a suite are right: numbers beside their reference and bound, and where they lie; and
+the release of NCCL that is loaded, beside that of the wheel it came in.
 
 :func:`judge_results` is a pure function over :func:`suite_row` values, so that tests can ask it about results
 that no card here gives.
 """
 
 import math
+import os
+import re
 
 from ....core.suites import SUITES
+from ..common.distributions import canonical
+from ..common.versions import numbers
+from .cuda import CudaError, ctypes, open_library
 from .fw_compute import is_gpu_name
+from .library_files import mapped_paths
 
 SUITE_CHECKS = {"linalg": "W01", "attention": "W02", "compile": "W03", "train": "W04"}
 SUITE_CHECKS.update({"vision": "W05", "loader": "W06", "comm": "W07", "infer": "W08", "conv-kinds": "W09"})
@@ -156,3 +163,41 @@ def _convolved(evidence):
         for answer, off in row["differences"].items():
             found.append({"what": "%s %s" % (dtype, answer), "error": off, "bound": 0.45, "basis": basis})
     return found
+
+
+# -- where a result lies, by the driver's word on its address
+
+_POINTER_TYPE, _POINTER_CARD = 2, 9  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _DEVICE_ORDINAL
+PINNED = "pinned memory of the host"
+_KINDS = {1: PINNED, 2: ON_CARD, 3: "an array", 4: "memory of both"}
+
+
+def place_of_address(driver, address):
+    """``device memory of card 0``, or another place; ``driver`` None: there is no card."""
+    if driver is None or not address:
+        return "memory of the host"
+    try:
+        kind = driver.number("cuPointerGetAttribute", _POINTER_TYPE, address, kind=ctypes.c_uint)
+        card = driver.number("cuPointerGetAttribute", _POINTER_CARD, address)
+    except CudaError as error:
+        return "no memory of CUDA (%s)" % error
+    return _KINDS.get(kind, "memory of kind %d" % kind) + ("%d" % card if kind == 2 else "")
+
+
+_NCCL = re.compile(r"libnccl\.so(\.|$)")
+
+
+def version_of_nccl(packages, row):
+    """([a row like ``row`` about the release], None), or ([], why there is none)."""
+    # mapped_libraries has CUDA's and cuDNN's alone
+    loaded = [path for path in sorted(mapped_paths() or ()) if _NCCL.match(os.path.basename(path))]
+    wheels = [one for name, one in packages.items() if canonical(name).startswith("nvidia-nccl-cu")]
+    if not loaded or not wheels:
+        return [], "it comes from no wheel of NVIDIA's here"
+    number = ctypes.c_int(0)
+    open_library(loaded[0]).ncclGetVersion(ctypes.byref(number))
+    # 10000 major + 100 minor + patch, from 2.9 on (nccl.h)
+    said = [number.value // 10000, number.value // 100 % 100, number.value % 100]
+    wanted = list(numbers(wheels[0]["version"])[:3])
+    told = dict(row, what="NCCL is that of %(name)s %(version)s" % wheels[0])
+    return [dict(told, found=[float(part) for part in said], wanted=[float(part) for part in wanted])], None

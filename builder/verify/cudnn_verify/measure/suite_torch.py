@@ -11,9 +11,7 @@ from ..common.versions import dotted
 from .cuda import Driver
 from .fw_common import imported
 from .reference import CONVOLUTION_KINDS, ROUNDING, STRIDED, STRIDED_TERMS
-from .suite_judge import suite_row
-from .suite_nccl import version_of_nccl
-from .suite_place import PINNED, place_of_address
+from .suite_judge import PINNED, place_of_address, suite_row, version_of_nccl
 from .suite_reference import (
     CHANCE,
     EXACT,

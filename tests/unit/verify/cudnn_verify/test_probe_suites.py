@@ -21,7 +21,7 @@ import pytest
 
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
-from builder.verify.cudnn_verify.measure import suite_cupy, suite_nccl, suite_stages, suite_torch
+from builder.verify.cudnn_verify.measure import suite_cupy, suite_judge, suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.cudnn import Bench
 from builder.verify.cudnn_verify.measure.library_files import mapped_paths
@@ -357,7 +357,7 @@ def test_the_nccl_that_is_loaded_is_that_of_the_wheel_and_each_card_gets_the_sum
     loaded = ctypes.CDLL(str(library))
     assert str(library) in mapped_paths()
     others = [path for path in mapped_paths() if str(tmp_path) not in path and "nccl" in path]
-    monkeypatch.setattr(suite_nccl, "mapped_paths", lambda: set(mapped_paths()) - set(others))
+    monkeypatch.setattr(suite_judge, "mapped_paths", lambda: set(mapped_paths()) - set(others))
     ctx = recorder()
     ctx.facts = {"packages": {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": wheel}}}
     suites = suite_torch.TorchSuites.__new__(suite_torch.TorchSuites)
