@@ -22,7 +22,7 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 
 import numpy as np  # noqa: E402
 
-from builder.verify.cudnn_verify.measure import fw_inference, suite_infer  # noqa: E402
+from builder.verify.cudnn_verify.measure import fw_inference  # noqa: E402
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
@@ -64,14 +64,14 @@ def activation_skipped():
 
 
 def narrow():
-    real = suite_infer.encoder_model
+    real = fw_inference.encoder_model
 
     def model(dtype, arrays, heads):
         APPLIED[0] += 1
         cut = [(array.astype("float32").view("uint32") & 0xFFFF0000).view("float32") for array in arrays]
         return real(dtype, cut, heads)
 
-    return mock.patch.object(suite_infer, "encoder_model", model)
+    return mock.patch.object(fw_inference, "encoder_model", model)
 
 
 def first_output():

@@ -9,19 +9,14 @@ import signal
 import time
 
 from ..common.tables import read_frameworks
-from .fw_arrays import Cupy, Jax
-from .fw_eager import Paddle, Torch
-from .fw_inference import Ctranslate2, Onnxruntime
+from .fw_arrays import Cupy, CupySuites, Jax, JaxSuites
+from .fw_eager import Paddle, PaddleSuites, Torch
+from .fw_inference import Ctranslate2, Ctranslate2Suites, Onnxruntime, OnnxruntimeSuites
 from .fw_stages import FRAMEWORKS, judge_framework
-from .fw_tensorflow import Tensorflow
+from .fw_tensorflow import Tensorflow, TensorflowSuites
 from .judge import fallback, shorten
 from .protocol import stage
-from .suite_cupy import CupySuites
-from .suite_infer import Ctranslate2Suites, OnnxruntimeSuites
-from .suite_jax import JaxSuites
 from .suite_judge import SUITE_CHECKS, SUITE_SECONDS, judge_results
-from .suite_paddle import PaddleSuites
-from .suite_tensorflow import TensorflowSuites
 from .suite_torch import TorchSuites
 
 SUITE_CLASSES = {

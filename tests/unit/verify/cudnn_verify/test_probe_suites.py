@@ -21,9 +21,10 @@ import pytest
 
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
-from builder.verify.cudnn_verify.measure import suite_cupy, suite_judge, suite_stages, suite_torch
+from builder.verify.cudnn_verify.measure import fw_arrays, suite_judge, suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.cudnn import Bench
+from builder.verify.cudnn_verify.measure.fw_tensorflow import TensorflowSuites, address_of
 from builder.verify.cudnn_verify.measure.library_files import mapped_paths
 from builder.verify.cudnn_verify.measure.protocol import own_fault
 from builder.verify.cudnn_verify.measure.reference import (
@@ -59,7 +60,6 @@ from builder.verify.cudnn_verify.measure.suite_reference import (
     uniform_bounds,
     uniform_moments,
 )
-from builder.verify.cudnn_verify.measure.suite_tensorflow import TensorflowSuites, address_of
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
 
@@ -419,8 +419,8 @@ def test_cupy_adds_up_over_all_cards(sums, faults, recorder, monkeypatch):
         arange=lambda count: Numbers(map(float, range(int(count)))), full=lambda count, value: [value] * count
     )
     api = Card(sums)
-    monkeypatch.setattr(suite_cupy, "imported", lambda name: api)
-    suites = suite_cupy.CupySuites.__new__(suite_cupy.CupySuites)
+    monkeypatch.setattr(fw_arrays, "imported", lambda name: api)
+    suites = fw_arrays.CupySuites.__new__(fw_arrays.CupySuites)
     suites.ctx, suites.api, suites.np, suites.skipped = recorder(), api, numpy, {}
     suites.ctx.facts = {}
     held = []
