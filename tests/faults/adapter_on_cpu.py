@@ -15,7 +15,7 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
     module.__path__ = [str(Path(repository, *package.split(".")))]
     sys.modules[package] = module
 
-from builder.verify.cudnn_verify.measure.fw_compute import (  # noqa: E402
+from builder.verify.cudnn_verify.measure.fw_common import (  # noqa: E402
     compare_convolutions,
     loss_falls,
     training_data,

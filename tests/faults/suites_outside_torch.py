@@ -31,10 +31,9 @@ from torch.utils import data  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from builder.verify.cudnn_verify.measure import suite_judge  # noqa: E402
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_stages import SUITE_CLASSES, run_suite  # noqa: E402
 
 F = torch.nn.functional
 TYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -12,7 +12,7 @@ from .cudnn import convolution_stage, library_stage
 from .driver import driver_stage
 from .environment import environment_stage, start_environment
 from .files import files_stage
-from .fw_stages import coimport_stage
+from .fw_stages import SUGGESTED_SECONDS, coimport_stage, suite_stage
 from .judge import default_judge, fallback
 from .kernels import kernels_stage
 from .library_files import Loader, mapped_libraries
@@ -20,7 +20,6 @@ from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
 from .run import Run, find_stage, run_named
 from .runtime import runtime_stage
-from .suite_stages import SUGGESTED_SECONDS, suite_stage
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)

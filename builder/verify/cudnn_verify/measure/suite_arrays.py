@@ -6,7 +6,7 @@ import re
 from ..common.tables import read_patterns
 from ..common.versions import dotted, numbers
 from .cuda import Driver
-from .fw_compute import is_gpu_name
+from .fw_common import is_gpu_name
 from .reference import CONVOLUTION_KINDS, ROUNDING
 from .suite_judge import place_of_address, suite_row
 from .suite_reference import (

@@ -13,7 +13,7 @@ from ....core.suites import SUITES
 from ..common.distributions import canonical
 from ..common.versions import numbers
 from .cuda import CudaError, ctypes, open_library
-from .fw_compute import is_gpu_name
+from .fw_common import is_gpu_name
 from .library_files import mapped_paths
 
 SUITE_CHECKS = {"linalg": "W01", "attention": "W02", "compile": "W03", "train": "W04"}

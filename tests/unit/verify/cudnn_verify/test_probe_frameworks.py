@@ -15,7 +15,7 @@ from probe_elf import write_elf
 from builder.verify.cudnn_verify.common.tables import newest_row, opened_libraries
 from builder.verify.cudnn_verify.measure import fw_arrays, fw_libraries, fw_stages, fw_tensorflow
 from builder.verify.cudnn_verify.measure.fw_arrays import Cupy, Jax
-from builder.verify.cudnn_verify.measure.fw_compute import (
+from builder.verify.cudnn_verify.measure.fw_common import (
     arch_support,
     is_gpu_name,
     loss_falls,

@@ -21,7 +21,7 @@ import pytest
 
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
-from builder.verify.cudnn_verify.measure import fw_arrays, suite_judge, suite_stages, suite_torch
+from builder.verify.cudnn_verify.measure import fw_arrays, fw_stages, suite_judge, suite_torch
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.cudnn import Bench
 from builder.verify.cudnn_verify.measure.fw_tensorflow import TensorflowSuites, address_of
@@ -325,8 +325,8 @@ def test_a_further_card_without_memory_is_left_alone_and_a_bad_one_fails(recorde
 def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
     assert set(SUITE_CHECKS) == set(SUITES) - {"conv"}
     suites = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
-    assert suite_stages.SUITE_CLASSES.keys() == suites.keys()
-    for framework, kind in suite_stages.SUITE_CLASSES.items():
+    assert fw_stages.SUITE_CLASSES.keys() == suites.keys()
+    for framework, kind in fw_stages.SUITE_CLASSES.items():
         assert set(suites[framework]) <= set(SUITES)
         assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites[framework])
 
@@ -457,7 +457,7 @@ def test_each_suite_beside_each_framework_runs_or_says_why_not():
     listed = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
     assert told.keys() == set(SUITES) - {"conv"}
     cells = {(suite, name): cell for suite, row in told.items() for name, cell in row.items()}
-    assert {name for _, name in cells} == listed.keys() == suite_stages.SUITE_CLASSES.keys()
+    assert {name for _, name in cells} == listed.keys() == fw_stages.SUITE_CLASSES.keys()
     for (suite, name), cell in cells.items():
         assert (cell == "✓") is (suite in listed[name]), (suite, name)
         assert cell == "✓" or cell in reasons, (suite, name, cell)
@@ -469,7 +469,7 @@ def test_each_suite_of_each_framework_is_judged_over_the_real_one_or_said_to_nee
     source = DOCS.parent.joinpath("tests", "faults", "test_suites_frameworks.py").read_text("utf-8")
     run = {(node.args[0].value, suite) for node in ast.walk(ast.parse(source))
            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "param"
-           and len(node.args) == 2 and node.args[0].value in suite_stages.SUITE_CLASSES
+           and len(node.args) == 2 and node.args[0].value in fw_stages.SUITE_CLASSES
            for suite in node.args[1].value.split()}  # fmt: skip
     listed = {(name, suite) for name, row in read_frameworks().items() for suite in row.get("suites", ())}
     assert run <= listed
@@ -498,17 +498,17 @@ def test_a_suite_that_no_framework_has_did_not_run():
 def test_without_a_gpu_no_child_starts_and_the_reason_is_said():
     for state, reason in (("none", "no GPU here"), ("faulty", "the driver or the GPU does not work")):
         facts = {"gpu_state": state, "installed": {"torch": "2.6"}, "imported": ["torch"]}
-        assert suite_stages.runs_of("linalg")(facts) == []
+        assert fw_stages.runs_of("linalg")(facts) == []
         (found,) = asked(facts=facts, suites=("linalg",))
         assert (found["outcome"], found["framework"], found["reason"]) == ("not_run", "torch", reason)
 
 
 def test_a_framework_that_failed_its_own_checks_runs_no_suite():
     facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": []}
-    assert suite_stages.runs_of("train")(facts) == []
+    assert fw_stages.runs_of("train")(facts) == []
     assert asked(facts=facts, suites=("train",))[0]["reason"] == "torch did not pass its own checks"
     facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": ["torch"]}
-    assert suite_stages.runs_of("train")(facts) == [{"framework": "torch"}]
+    assert fw_stages.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
 def test_conv_is_told_by_the_checks_of_today():
@@ -532,7 +532,7 @@ def test_conv_is_told_by_the_checks_of_today():
 
 def told(recorder, rows, skipped=(), suite="linalg"):
     ctx = recorder()
-    suite_stages.tell_suite(ctx, suite, "torch", (rows, dict(skipped), 1.5))
+    fw_stages.tell_suite(ctx, suite, "torch", (rows, dict(skipped), 1.5))
     return ctx.lines[0]
 
 
@@ -558,7 +558,7 @@ class ProgramUnderTest:
 def ended(suite, kind, text="", suggested=(), **more):
     run = Run(ProgramUnderTest(suggested=suggested), find_stage(suite), {"framework": "torch"})
     run.ending, run.in_flight = dict(more, kind=kind, text=text, trace=[], chain=[]), "torch: suite " + suite
-    suite_stages.judge_suite(run)
+    fw_stages.judge_suite(run)
     return run.checks
 
 
@@ -602,12 +602,12 @@ def test_a_suite_that_nobody_named_has_no_effect_on_the_verdict(how):
 def test_no_suite_that_nobody_named_starts_late():
     facts = {"gpu_state": "works", "installed": {"torch": {}}, "imported": ["torch"]}
     facts.update(suites_suggested=["train"], suggested_until=time.time() - 1)
-    assert suite_stages.runs_of("train")(facts) == []
-    assert suite_stages.runs_of("linalg")(facts) == [{"framework": "torch"}]
+    assert fw_stages.runs_of("train")(facts) == []
+    assert fw_stages.runs_of("linalg")(facts) == [{"framework": "torch"}]
     (row_,) = suite_rows(["train"], [], facts)
     assert (row_["outcome"], "nobody named it" in row_["reason"]) == ("not_run", True)
     facts["suggested_until"] = time.time() + 60
-    assert suite_stages.runs_of("train")(facts) == [{"framework": "torch"}]
+    assert fw_stages.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
 class Quick:
@@ -645,10 +645,10 @@ class Suites:
 
 
 def test_each_suite_has_30_s_and_one_that_compiles_60():
-    assert {suite: suite_stages.seconds_for(suite, {}) for suite in SUITE_CHECKS} == {
+    assert {suite: fw_stages.seconds_for(suite, {}) for suite in SUITE_CHECKS} == {
         suite: 60 if suite == "compile" else 30 for suite in SUITE_CHECKS
     }
-    assert suite_stages.seconds_for("compile", {"timeout": 7}) == 7
+    assert fw_stages.seconds_for("compile", {"timeout": 7}) == 7
     text = DOCS.joinpath("suites.md").read_text("utf-8")
     assert "30 s from the end of the framework's import, 60 s for `compile`, or `--timeout`" in text
 
@@ -667,16 +667,16 @@ def comes_true(what, *given):
 
 
 def test_a_suite_that_does_not_come_back_ends_alone_with_what_it_started_and_is_named(monkeypatch):
-    monkeypatch.setitem(suite_stages.FRAMEWORKS, "quick", Quick)
-    monkeypatch.setitem(suite_stages.SUITE_CLASSES, "quick", Suites)
-    monkeypatch.setattr(suite_stages, "seconds_for", lambda suite, options: 1)
+    monkeypatch.setitem(fw_stages.FRAMEWORKS, "quick", Quick)
+    monkeypatch.setitem(fw_stages.SUITE_CLASSES, "quick", Suites)
+    monkeypatch.setattr(fw_stages, "seconds_for", lambda suite, options: 1)
     for suite, outcome in (("linalg", "hang"), ("loader", "hang"), ("train", "passed"), ("vision", "passed")):
         run = Run(ProgramUnderTest(), find_stage(suite), {"framework": "quick"})
         began = time.time()
         child = execute(suite, {"framework": "quick"}, 20)
         assert time.time() - began < 5
         run._take(child, 20)
-        suite_stages.judge_suite(run)
+        fw_stages.judge_suite(run)
         (found,) = run.checks
         if outcome == "passed":
             assert (found["outcome"], found["id"]) == ("passed", SUITE_CHECKS[suite])
