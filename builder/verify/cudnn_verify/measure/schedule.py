@@ -14,12 +14,11 @@ from .environment import environment_stage, start_environment
 from .files import files_stage
 from .fw_stages import SUGGESTED_SECONDS, coimport_stage, suite_stage
 from .judge import default_judge, fallback
-from .kernels import kernels_stage
 from .library_files import Loader, mapped_libraries
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
 from .run import Run, find_stage, run_named
-from .runtime import runtime_stage
+from .runtime import kernels_stage, runtime_stage
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.verify.cudnn_verify.measure import kernels
+from builder.verify.cudnn_verify.measure import runtime
 from builder.verify.cudnn_verify.measure.machine_facts import commands_here
 from builder.verify.cudnn_verify.measure.report import decide_verdict
 
@@ -16,15 +16,15 @@ PTXAS_ALONE = {"name": "triton", "unless": "", "uses": "Triton", "needs": ["ptxa
 @pytest.fixture
 def scene(monkeypatch, tmp_path, recorder):
     """Everything compiles; ``run`` gives K01 of a Triton whose ptxas has these bytes."""
-    monkeypatch.setattr(kernels, "_problem", lambda _ctx, _need: "")
+    monkeypatch.setattr(runtime, "_problem", lambda _ctx, _need: "")
     tool = tmp_path / "ptxas"
-    monkeypatch.setattr(kernels, "ptxas_here", lambda: [str(tool)])
+    monkeypatch.setattr(runtime, "ptxas_here", lambda: [str(tool)])
 
     def run(content: bytes, *capabilities: str, expect=None):
         tool.write_bytes(content)
         gpus = [{"name": "GPU", "compute_capability": text} for text in capabilities]
         ctx = recorder(facts={"packages": TRITON, "gpus": gpus}, expect=expect or {})
-        kernels.kernels_stage(ctx)
+        runtime.kernels_stage(ctx)
         return ctx.found("K01")
 
     return run
@@ -56,7 +56,7 @@ def test_a_program_that_names_no_card_is_not_blamed(scene) -> None:
 
 def test_nothing_is_said_where_nothing_compiles(recorder) -> None:
     ctx = recorder(facts={"packages": {}}, expect={})
-    kernels.kernels_stage(ctx)
+    runtime.kernels_stage(ctx)
     assert ctx.lines == []
 
 
@@ -76,10 +76,10 @@ def test_what_a_compiler_says_is_the_reason(recorder, tmp_path, monkeypatch, scr
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("CC", f"{tool} -O1")
-    found = kernels._problem(recorder(), "python-headers")
+    found = runtime._problem(recorder(), "python-headers")
     assert (said in found) if said else found == ""
     monkeypatch.setenv("CC", str(tmp_path / "nowhere"))
-    assert "is not there" in kernels._problem(recorder(), "cc")
+    assert "is not there" in runtime._problem(recorder(), "cc")
 
 
 @pytest.mark.parametrize(("mode", "closed"), [(0o644, True), (0o755, False)])
@@ -95,10 +95,10 @@ def test_a_ptxas_that_does_not_run_is_a_fault_whoever_asks(
     info.mkdir()
     (info / "RECORD").write_text("triton/backends/nvidia/bin/ptxas,sha256=x,67\n")
     row = dict(TRITON["triton"], location=str(tmp_path), info=info.name)
-    monkeypatch.setattr(kernels, "ptxas_here", lambda: [str(tool)])
-    monkeypatch.setattr(kernels, "read_facts", lambda: {"kernels": [PTXAS_ALONE]})
+    monkeypatch.setattr(runtime, "ptxas_here", lambda: [str(tool)])
+    monkeypatch.setattr(runtime, "read_facts", lambda: {"kernels": [PTXAS_ALONE]})
     ctx = recorder(facts={"packages": {"triton": row}, "gpus": []}, expect={})
-    kernels.kernels_stage(ctx)
+    runtime.kernels_stage(ctx)
     check = ctx.found("K01")
     assert (check["outcome"], check["cause"]) == ("failed", "kernel-compiler-missing")
     assert f"{tool} cannot be run: " in check["summary"]
@@ -107,18 +107,18 @@ def test_a_ptxas_that_does_not_run_is_a_fault_whoever_asks(
     tool.write_text("#!/bin/sh\nexit 0\n")
     tool.chmod(0o755)
     ctx = recorder(facts={"packages": {"triton": row}, "gpus": []}, expect={})
-    kernels.kernels_stage(ctx)
+    runtime.kernels_stage(ctx)
     assert ctx.found("K01")["outcome"] == "passed"
 
 
 def test_no_compiler_is_a_remark_on_the_first_line_and_a_fault_for_who_asks_for_the_suite(
     recorder, monkeypatch
 ):
-    monkeypatch.setattr(kernels, "_problem", lambda _ctx, need: "not on PATH" if need == "cc" else "")
+    monkeypatch.setattr(runtime, "_problem", lambda _ctx, need: "not on PATH" if need == "cc" else "")
 
     def k01(**facts):
         ctx = recorder(facts=dict(facts, packages=TRITON, gpus=[]), expect={})
-        kernels.kernels_stage(ctx)
+        runtime.kernels_stage(ctx)
         return ctx.found("K01")
 
     assert k01(suites_asked=["conv", "compile"])["cause"] == "kernel-compiler-missing"
