@@ -9,12 +9,18 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from builder.core.documents import readable, redact, shown
 from builder.core.errors import CellError, FaultError, MissingToolError, RtbuildError, StaleLockError
 
+WorkSpan = Callable[[str], AbstractContextManager[object]]
+"""Begins a piece of work of this name in the thread that calls it, for whoever watches; the block is it.
+
+:class:`contextlib.nullcontext` is one where nobody watches.
+"""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from builder.core.errors import CellError
-from builder.core.spans import Span
+from builder.core.items import WorkSpan
 from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import LayerRepository
@@ -41,7 +41,7 @@ class RegistryUpload:
     shared: LayerRepository | None
     store: LayerStore
     registry: Registry
-    span: Span = nullcontext
+    span: WorkSpan = nullcontext
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
@@ -121,7 +121,7 @@ class EngineLoad:
         *,
         blob: Callable[[Layer], Path],
         cancel: threading.Event,
-        span: Span = nullcontext,
+        span: WorkSpan = nullcontext,
     ) -> None:
         self._engine = engine
         self._blob = blob

@@ -17,8 +17,8 @@ from typing import Any, Self
 from builder.core.digests import digest_of
 from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
+from builder.core.items import WorkSpan
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
-from builder.core.spans import Span
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import (
@@ -221,7 +221,7 @@ class LayerBuild:
     progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
     """Told of each layer's title, and how many bytes of how many are done."""
     cancel: threading.Event = field(default_factory=threading.Event)
-    span: Span = nullcontext
+    span: WorkSpan = nullcontext
     ready: Callable[[int, tuple[Layer, ...]], None] = lambda _place, _layers: None
     """Told of each part of the image as soon as its layers are known and at hand, from the thread that made
     it: one layer of wheels, or all of the base. A part's place in the image is from 0, the lowest, and its

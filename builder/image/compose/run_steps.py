@@ -27,7 +27,7 @@ from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.core.errors import CellError
-from builder.core.spans import Span
+from builder.core.items import WorkSpan
 from builder.core.temporary import MemoryFullError, disk_errors, workplace
 from builder.image.compose.cell_layers import Plan, SystemLayers
 from builder.image.compose.rootfs_tree import RootfsTree
@@ -73,7 +73,7 @@ class ComposeInput:
     base_cache: BaseCache
     runner: StepRunner
     progress: Callable[[str], None] = field(default=lambda _text: None)
-    span: Span = nullcontext
+    span: WorkSpan = nullcontext
 
     @cached_property
     def below(self) -> tuple[Layer, ...]:

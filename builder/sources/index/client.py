@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core.documents import redact
 from builder.core.errors import NoSolutionError, PackageIndexError, RtbuildError
+from builder.core.items import WorkSpan
 from builder.core.model import Sdist, Wheel
 from builder.core.versions import canonical
 from builder.sources.index import simple_api, uv
@@ -231,13 +232,12 @@ class Index:
         progress: Callable[[int], None] | None = None,
         stop: threading.Event | None = None,
         arrived: Callable[[Wheel, Path], None] | None = None,
-        span: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        span: WorkSpan = nullcontext,
     ) -> dict[str, Path]:
         """:meth:`fetch` for several at a time, begun in their order; each wheel's path by its sha256.
 
         ``progress`` is called from one thread at a time, ``arrived`` from that which fetched the wheel. The
         first failure, of either, and ``stop`` end the others; their partial files stay for the next run.
-        ``span`` is a :data:`builder.core.spans.Span`.
         """
 
         def one(wheel: Wheel, report: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
