@@ -47,8 +47,7 @@ from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.release.catalogue import site
-from builder.release.catalogue.collection import collect
-from builder.release.catalogue.registry import images_of
+from builder.release.catalogue.collection import collect, images_of
 from builder.release.colab import match
 from builder.release.colab.match import Match
 from builder.release.colab.runtimes import PipPackage
@@ -242,7 +241,7 @@ def test_every_loop_in_threads_has_the_boundary() -> None:
         ("cli/commands/check.py", "check"), ("cli/commands/cache.py", "cache"),
         ("cli/commands/colab.py", "diff"), ("cli/commands/colab.py", "probe"),
         ("release/colab/match.py", "match_packages"), ("release/catalogue/site.py", "write_site"),
-        ("release/catalogue/collection.py", "collect"), ("release/catalogue/registry.py", "images_of"),
+        ("release/catalogue/collection.py", "collect"), ("release/catalogue/collection.py", "images_of"),
         ("plan/facts/reading/release_survey.py", "survey"),
         ("plan/facts/reading/release_survey.py", "_reader"),
         ("plan/facts/reading/rereading.py", "read_side_tables"),
@@ -421,7 +420,7 @@ def test_an_image_of_a_catalogue(
     bad = small_image.push_image(
         registry, f"{server.host}/team/tf", tmp_path, tag="bad", labels={"io.rtbuild.version": "2"}
     )
-    from builder.release.catalogue import registry as room
+    from builder.release.catalogue import collection as room
 
     real = room._cell
 

@@ -26,8 +26,7 @@ from builder.plan.lock.file import read_lock
 from builder.release.audit import checks
 from builder.release.audit.findings import Question, judge_all
 from builder.release.audit.run import Audit
-from builder.release.catalogue.collection import _publications
-from builder.release.catalogue.registry import _cell, _packages
+from builder.release.catalogue.collection import _cell, _packages, _publications
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.contents import DpkgList, provenance, sbom
 from builder.verify.evidence.judgement import Policy, judge

@@ -1,5 +1,4 @@
-from .collection import collect
-from .registry import images_of, tags_by_digest
+from .collection import collect, images_of, tags_by_digest
 from .site import write_site
 from .values import CataloguedImage
 

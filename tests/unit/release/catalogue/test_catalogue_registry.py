@@ -13,8 +13,7 @@ from doubles.registry import INDEX, RegistryDouble
 from builder.core.errors import RegistryError
 from builder.plan.lock import LockChange, Outdated
 from builder.release.audit import Today
-from builder.release.catalogue.collection import collect
-from builder.release.catalogue.registry import images_of
+from builder.release.catalogue.collection import collect, images_of
 from builder.release.catalogue.site import write_site
 from builder.sources.debian import ReleaseFile
 from builder.sources.oci.artifacts import Artifact, attach
