@@ -1,7 +1,6 @@
 from .checks import BASE_NAME, check_stated
 from .findings import FAILED, AuditOutcome, Held, Question, judge_all
 from .run import Audit, audit, evidence_of, resolve
-from .stated import pinned_of
 from .today import Today
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "check_stated",
     "evidence_of",
     "judge_all",
-    "pinned_of",
     "resolve",
 ]

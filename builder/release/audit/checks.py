@@ -21,9 +21,8 @@ from builder.plan.facts.reading import BaseTruth, Truth
 from builder.plan.facts.rules import Finding, Outcome, bad_pairs, check
 from builder.plan.facts.tables import load
 from builder.release.audit.findings import AuditFinding, DriverAnswer, fails, mind, not_run, passes, should
-from builder.release.audit.stated import pinned_of
 from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference
-from builder.verify.evidence import JudgedReport, drivers_of, python_packages, timestamp
+from builder.verify.evidence import JudgedReport, drivers_of, pinned_of, python_packages, timestamp
 
 OLD = timedelta(days=90)
 """The age from which a verification gets a remark; the user may set a stricter limit."""

@@ -25,7 +25,6 @@ from builder.release.audit.findings import (
     mind,
     passes,
 )
-from builder.release.audit.stated import pinned_of
 from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference, read_image
 from builder.verify.evidence import (
     CYCLONEDX,
@@ -40,6 +39,7 @@ from builder.verify.evidence import (
     clock_behind,
     drivers_of,
     gather,
+    pinned_of,
 )
 
 PLATFORM = "linux/amd64"

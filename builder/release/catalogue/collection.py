@@ -23,7 +23,7 @@ from builder.core.model import Base, Cell, Cuda, Matrix, Profile, RegistryBase
 from builder.plan.facts.rules import check
 from builder.plan.facts.tables import class_of
 from builder.plan.lock import LockEntry, lock_path, pinned_cell, read_lock
-from builder.release.audit import BASE_NAME, Question, Today, check_stated, evidence_of, judge_all, pinned_of
+from builder.release.audit import BASE_NAME, Question, Today, check_stated, evidence_of, judge_all
 from builder.release.catalogue.releases import branches_of, cards_of, judgement, releases_of
 from builder.release.catalogue.values import (
     Catalogue,
@@ -48,7 +48,16 @@ from builder.sources.oci import (
     parse_reference,
     read_image,
 )
-from builder.verify.evidence import JudgedReport, Policy, Verifier, clock_behind, judge, no_proof, shared
+from builder.verify.evidence import (
+    JudgedReport,
+    Policy,
+    Verifier,
+    clock_behind,
+    judge,
+    no_proof,
+    pinned_of,
+    shared,
+)
 from builder.verify.runner import Damaged, ReportStore, SealedReport, parse
 
 

@@ -1,7 +1,7 @@
-"""Writes the catalogue: as static pages, readable from a folder, by any static host, without JavaScript; and as
-documents for programs, ``api/v1/*.json``, at paths that stay, made of the same values.
+"""Writes the catalogue as static pages, readable from a folder, by any static host, without JavaScript; and
+as documents for programs, ``api/v1/*.json``, at paths that stay.
 
-``docs/catalogue.schema.json`` has the documents' form.
+Both are made of the same values; ``docs/catalogue.schema.json`` has the documents' form.
 """
 
 import contextlib

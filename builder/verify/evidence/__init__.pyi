@@ -1,5 +1,5 @@
 from .attach import KINDS, Attached, attach_statements, failure_statement, statements
-from .contents import Evidence, python_packages
+from .contents import Evidence, pinned_of, python_packages
 from .cosign import Cosign, People, Signer, Verifier, check_signatures
 from .judgement import (
     CLOCKS,
@@ -56,6 +56,7 @@ __all__ = [
     "judge",
     "no_proof",
     "origin_of",
+    "pinned_of",
     "python_packages",
     "share",
     "shared",

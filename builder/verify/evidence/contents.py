@@ -1,5 +1,5 @@
 """What is in an image and what it was built from: an SBOM and a provenance, made from the lock and from dpkg,
-and checked against the image.
+and checked against the image; and the lock that a provenance states, read back.
 
 The SBOM is CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without
 invented relationships; ``cosign`` and vulnerability scanners read both:
@@ -15,12 +15,12 @@ import posixpath
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from packaging.utils import canonicalize_name
 
@@ -28,6 +28,9 @@ from builder import __version__
 from builder.core.documents import shown
 from builder.core.errors import CellError, EvidenceError
 from builder.core.model import (
+    Base,
+    Cell,
+    Cuda,
     Deb,
     DebianPackage,
     Pinned,
@@ -424,3 +427,124 @@ def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
 
 def _sha256(content: bytes) -> dict[str, str]:
     return {"sha256": hashlib.sha256(content).hexdigest()}
+
+
+# -- a provenance read back
+#
+# Whoever may push an image can write one: whoever reads it asks no host that it names, and takes its values
+# to builder.release.audit.check_stated.
+
+
+def pinned_of(predicate: Mapping[str, Any]) -> Pinned | None:
+    """Cell, base, Python and wheels from a provenance predicate; None if rtbuild did not write it.
+
+    It says nothing of a base's environment, of the date of a suite's lists, and of the files' sizes.
+    """
+    try:
+        definition = predicate["buildDefinition"]
+        cell = _stated_cell(definition["externalParameters"])
+        rows = definition["resolvedDependencies"]
+        built_from = [_stated_sdist(row) for row in rows if _is_sdist(row)]
+        rows = [row for row in rows if "for" not in row.get("annotations", {}) and not _is_sdist(row)]
+        base = _stated_base(cell, rows)
+        sources = {
+            (one.name, one.version): WheelSource(
+                sdist=one, requires=(), system=_NO_SYSTEM, python=cell.python
+            )
+            for one in built_from
+        }
+        return Pinned(
+            cell=cell,
+            base=base,
+            wheels=tuple(_stated_wheel(row, sources) for row in _of_kind(rows, "pkg:pypi/")),
+            epoch=int(definition["internalParameters"]["epoch"]),
+            python=next((_stated_python(row) for row in _of_kind(rows, "pkg:generic/cpython@")), None),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+_NO_SYSTEM = RootfsBase(suite="", debs=(), epoch=0)
+"""In the place of the system that ran a build from sources, which no reader of a provenance asks for."""
+
+
+def _stated_cell(parameters: Mapping[str, Any]) -> Cell:
+    stated = parameters["cell"]
+    kind, colon, name = str(stated["base"]).partition("rootfs:")
+    base = Base(kind="rootfs", name=name) if colon and not kind else Base(kind="registry", name=kind)
+    provider = stated["cuda"]["provider"]
+    if provider not in ("base", "wheels", "none"):
+        raise ValueError(provider)
+    python = str(stated["python"])
+    minor = ".".join(python.split(".")[:2])
+    return Cell(
+        id=str(stated["id"]),
+        matrix=str(parameters["matrix"]),
+        frameworks=_texts(stated["frameworks"]),
+        python=minor,
+        python_patch=python if python != minor else None,
+        base=base,
+        cuda=Cuda(provider=provider, packages=_texts(stated["cuda"]["packages"])),
+        platform=str(stated["platform"]),
+        pip=_texts(stated["pip"]),
+        apt=_texts(stated["apt"]),
+        index=_texts(stated.get("index", [])),
+        dependencies="listed" if stated.get("dependencies") == "listed" else "resolved",
+        compilers=stated.get("compilers") is True,
+    )
+
+
+def _stated_base(cell: Cell, rows: Sequence[Mapping[str, Any]]) -> RegistryBase | RootfsBase:
+    if cell.base.kind == "rootfs":
+        suite = cell.base.name.rpartition("/")[2]
+        return RootfsBase(suite=suite, debs=tuple(map(_stated_deb, _of_kind(rows, "pkg:deb/"))), epoch=0)
+    (row,) = (row for row in rows if row["name"] == "base")
+    digest = f"sha256:{row['digest']['sha256']}"
+    return RegistryBase(reference=cell.base.name, digest=digest, env=(), labels=(), size=0)
+
+
+def _of_kind(rows: Sequence[Mapping[str, Any]], prefix: str) -> Iterator[Mapping[str, Any]]:
+    return (row for row in rows if str(row.get("uri")).startswith(prefix))
+
+
+def _is_sdist(row: Mapping[str, Any]) -> bool:
+    uri = str(row.get("uri"))
+    return uri.startswith("pkg:pypi/") and "?file_name=" in uri
+
+
+def _named(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and version of a package URL of :func:`purl`."""
+    name, _, rest = str(row["uri"]).partition("?")[0].rpartition("/")[2].partition("@")
+    return unquote(name), unquote(rest)
+
+
+def _stated_file(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": str(row["name"]), "sha256": str(row["digest"]["sha256"]), "size": 0}
+
+
+def _stated_wheel(row: Mapping[str, Any], sources: Mapping[tuple[str, str], WheelSource]) -> Wheel:
+    name, version = _named(row)
+    name = canonicalize_name(name)
+    return Wheel(name=name, version=version, source=sources.get((name, version)), **_stated_file(row))
+
+
+def _stated_sdist(row: Mapping[str, Any]) -> Sdist:
+    name, version = _named(row)
+    return Sdist(name=canonicalize_name(name), version=version, **_stated_file(row))
+
+
+def _stated_deb(row: Mapping[str, Any]) -> Deb:
+    name, version = _named(row)
+    architecture = str(row["uri"]).rpartition("?arch=")[2]
+    return Deb(package=name, version=version, architecture=architecture, archive="", **_stated_file(row))
+
+
+def _stated_python(row: Mapping[str, Any]) -> StandalonePython:
+    version, _, build = _named(row)[1].partition("+")
+    return StandalonePython(version=version, build=build, **_stated_file(row))
+
+
+def _texts(rows: Any) -> tuple[str, ...]:
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise TypeError("not a list of texts")
+    return tuple(rows)

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doubles import small_image
 
-from builder.core.model import RootfsBase, Sdist, StandalonePython, WheelSource
 from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
-from builder.release.audit.stated import pinned_of
 from builder.verify.evidence.contents import provenance
 from builder.verify.evidence.judgement import Policy, judge
 from builder.verify.evidence.verification import predicate_of
@@ -120,47 +118,6 @@ def test_the_rules_say_why_not(image: Staged) -> None:
     assert set(found.values()) == {AuditOutcome.FAILS}
     assert any("driver 470 is older than 525.60.13" in text for text in found)
     assert any("K80" in text for text in found)
-
-
-def test_the_cell_comes_back_out_of_its_provenance(image: Staged) -> None:
-    made = pinned_of(provenance(small_image.evidence(image), image))
-    assert made is not None
-    assert replace(small_image.cell(), gpus=()) == replace(made.cell, gpus=())
-    assert [(w.name, w.version, w.sha256) for w in made.wheels] == [
-        (w.name, w.version, w.sha256) for w in small_image.WHEELS
-    ]
-
-
-def test_the_cell_of_a_registry_s_base(image: Staged) -> None:
-    lock = small_image.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
-    made = pinned_of(provenance(small_image.evidence(image, recipe=small_image.recipe(lock)), image))
-    assert made is not None
-    assert made.cell.base == lock.cell.base
-
-
-def test_the_lock_comes_back_out_of_its_provenance(image: Staged) -> None:
-    """A Python of its own, a wheel that is built from sources, and none of the tools of that build."""
-    tool = replace(
-        small_image.WHEELS[0], name="setuptools", version="80.9.0", file="setuptools.whl", source=None
-    )
-    sdist = Sdist(name="six", version="1.17.0", file="six-1.17.0.tar.gz", sha256="56" * 32, size=0)
-    system = RootfsBase(suite="bookworm", debs=(), epoch=0)
-    source = WheelSource(sdist=sdist, requires=(tool,), system=system, python="3.11")
-    six = replace(tool, name="six", version="1.17.0", file="six-1.17.0-py3-none-any.whl", source=source)
-    python = StandalonePython(
-        version="3.11.14", build="20251110", file="20251110/cpython.tar.gz", sha256="a1" * 32, size=0
-    )
-    lock = small_image.pinned(python=python, wheels=(*small_image.WHEELS, six))
-    made = pinned_of(provenance(small_image.evidence(image, recipe=small_image.recipe(lock)), image))
-    assert made is not None
-    assert [(one.package, one.version, one.architecture) for one in made.base.debs] == [  # type: ignore[union-attr]
-        (one.package, one.version, one.architecture) for one in small_image.DEBS
-    ]
-    assert made.python is not None
-    assert (made.python.version, made.python.build, made.python.sha256) == ("3.11.14", "20251110", "a1" * 32)
-    assert [wheel.name for wheel in made.wheels] == [wheel.name for wheel in lock.wheels]
-    assert made.wheels[-1].source is not None
-    assert made.wheels[-1].source.sdist == sdist
 
 
 @pytest.mark.parametrize(
