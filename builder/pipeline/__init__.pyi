@@ -17,7 +17,7 @@ from .events import (
 from .options import BuildOptions, EngineOptions, LayerSource, LockOptions, RenderOptions, VerifyOptions
 from .record import error_document, heading, run_document, write_record
 from .reproduce import Comparison, check_reproducible
-from .run_context import LAYER_LIMIT, Locks
+from .run_context import LAYER_LIMIT, Locks, MadeImages
 from .schedule import CellRun, Hooks, each
 from .stages import lock_cells, render_cells
 from .verifying import verify_cells
@@ -37,6 +37,7 @@ __all__ = [
     "LayerSource",
     "LockOptions",
     "Locks",
+    "MadeImages",
     "Note",
     "RenderOptions",
     "RunStarted",

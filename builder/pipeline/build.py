@@ -136,7 +136,13 @@ def images_in_registry(context: RunContext, repository: str, recipes: Iterable[R
                     return None
                 from builder.verify.evidence import origin_of
 
-                origin = origin_of(registry, found, recipe, made=context.stores.made, builders=context.own)
+                origin = origin_of(
+                    registry,
+                    found,
+                    recipe,
+                    here=context.stores.made.digest(recipe.inputs),
+                    builders=context.own,
+                )
         except CellError as problem:
             if registry.digest_of(f"{repository}:nothing") is not None:
                 raise

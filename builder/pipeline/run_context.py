@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder.core import resources
+from builder.core.documents import MalformedError, parse_object, read_file
 from builder.core.errors import StaleLockError
+from builder.core.files import write_whole
 from builder.core.model import IMAGES, Cell, Matrix, Pinned
 from builder.image.layers import LayerStore
 from builder.image.recipe import kept_bundle
 from builder.pipeline.events import Note
 from builder.plan.lock import lock_path, merge, pinned_cell, read_lock, state
-from builder.verify.evidence import MadeImages
 
 if TYPE_CHECKING:
     from builder.image.compose import Pythons
@@ -46,6 +48,37 @@ class _Door(cached_property[T]):
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             with self.guard:
                 return super().__get__(instance, owner)
+
+
+@dataclass(frozen=True)
+class MadeImages:
+    """The images that this machine made, the digest by the inputs: a folder with a file for each.
+
+    A label in an image says the same, but anyone who pushes an image can write one.
+    """
+
+    folder: Path
+
+    def remember(self, inputs: str, *, digest: str, content: str) -> None:
+        """Note an image that was put together here. Raises OSError."""
+        write_whole(self._path(inputs), json.dumps({"digest": digest, "content": content}).encode())
+
+    def digest(self, inputs: str) -> str | None:
+        """Digest of the manifest that was made last; None if there is none."""
+        return self._read(inputs).get("digest")
+
+    def content(self, inputs: str) -> str | None:
+        """The same for :func:`builder.core.digests.content_of`, which identifies an engine's image."""
+        return self._read(inputs).get("content")
+
+    def _read(self, inputs: str) -> dict[str, str]:
+        try:
+            return parse_object(read_file(self._path(inputs), most=4096))
+        except (OSError, MalformedError):
+            return {}
+
+    def _path(self, inputs: str) -> Path:
+        return self.folder / f"{inputs.removeprefix('sha256:')}.json"
 
 
 class Locks:

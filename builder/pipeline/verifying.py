@@ -70,7 +70,9 @@ def verify_staged(
     recipe = stages.render_cell(cell_run, context, stages.lock_cell(cell_run, context))
     with cell_run.stage(Stage.PULL):
         staged = _find(registry, repository, recipe.inputs)
-        origin = origin_of(registry, staged, recipe, made=context.stores.made, builders=builders)
+        origin = origin_of(
+            registry, staged, recipe, here=context.stores.made.digest(recipe.inputs), builders=builders
+        )
         if origin.refused is not None:
             raise CellError(origin.refused.text, hint=origin.refused.hint)
         if not origin.proven:

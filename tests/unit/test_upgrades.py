@@ -23,13 +23,13 @@ from builder.core.errors import UsageError
 from builder.image.compose.run_steps import layer_keys
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.rendering import render
+from builder.pipeline.run_context import MadeImages
 from builder.plan.lock.file import pinned_cell, read_lock
 from builder.plan.matrix import load
 from builder.release.audit import Question, audit
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Verifier
-from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from builder.pipeline import (
     CellRun,
     Hooks,
     Locks,
+    MadeImages,
     RunStarted,
     Stage,
     each,
@@ -44,7 +45,6 @@ from builder.sources.oci import (
 from builder.verify.evidence import (
     Cosign,
     Evidence,
-    MadeImages,
     Policy,
     Refusal,
     Statement,
@@ -191,8 +191,8 @@ class _Line:
                 f"{staged.reference} is labelled as {labels[1]} of {labels[0]} for {labels[2]}",
                 "push the image again: rtbuild build --no-cache --push",
             )
-        made, builders = MadeImages(self.options.cache / "made"), self.options.builders
-        origin = origin_of(self.registry, staged, recipe, made=made, builders=builders)
+        here = MadeImages(self.options.cache / "made").digest(recipe.inputs)
+        origin = origin_of(self.registry, staged, recipe, here=here, builders=self.options.builders)
         return origin.refused or Found(staged=staged, recipe=recipe, origin=origin)
 
     def _look_back(self, walk: CellRun, row: Publication) -> None:

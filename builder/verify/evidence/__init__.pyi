@@ -16,7 +16,6 @@ from .judgement import (
     standing,
     without_exempt,
 )
-from .local_builds import MadeImages
 from .staged import ImageOrigin, origin_of, share, shared, sign_built
 from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Gathered, Piece, Refused, Statement, gather
 from .verification import covered_class, no_proof, timestamp
@@ -33,7 +32,6 @@ __all__ = [
     "Gathered",
     "ImageOrigin",
     "JudgedReport",
-    "MadeImages",
     "People",
     "Piece",
     "Policy",

@@ -18,7 +18,6 @@ from builder.image.recipe import Recipe
 from builder.sources.oci import Artifact, Registry, Staged, attach, parse_reference, referrers
 from builder.verify.evidence.cosign import Cosign, People, Signer
 from builder.verify.evidence.judgement import Refusal
-from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner import Damaged, SealedReport, read_entry
 
 SIGNATURE = "io.rtbuild.signature"
@@ -148,9 +147,11 @@ def built_by(registry: Registry, image: Staged, people: People) -> str:
 
 
 def origin_of(
-    registry: Registry, image: Staged, recipe: Recipe, *, made: MadeImages, builders: People | None
+    registry: Registry, image: Staged, recipe: Recipe, *, here: str | None, builders: People | None
 ) -> ImageOrigin:
-    """The origin of the image of a recipe. Raises RegistryError.
+    """The origin of the image of a recipe; ``here``: the digest that this machine made of it last, if it did.
+
+    Raises RegistryError.
 
     It is refused if builders are named, none of them signed it, and this machine did not make it. It is also
     refused if this machine made another digest of a lock that fixes the digest. (A lock with a base from a
@@ -158,7 +159,6 @@ def origin_of(
     """
     if builders is not None and (who := built_by(registry, image, builders)):
         return ImageOrigin(kind="signed", text=f"built by {who}")
-    here = made.digest(recipe.inputs)
     if here == image.digest:
         return ImageOrigin(kind="made-here", text="this machine made the same digest of the same lock")
     why = "no builder was named" if builders is None else "none of the named builders signed it"

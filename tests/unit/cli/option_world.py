@@ -42,6 +42,7 @@ from builder.core.model import Pinned, RegistryBase
 from builder.core.suites import SUITES
 from builder.image.engine.engine import Engine
 from builder.image.engine.images import StoredImage
+from builder.pipeline.run_context import MadeImages
 from builder.plan.facts.reading.release_survey import Survey
 from builder.plan.facts.reading.rereading import SideTables
 from builder.plan.lock.file import lock_path, merge
@@ -51,7 +52,6 @@ from builder.release.colab.diff import Inventory, Listed
 from builder.sources.index import uv
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
-from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.evidence.staged import share
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import read_entry

@@ -12,9 +12,8 @@ from doubles.registry import RegistryDouble, registry_client, serve
 from builder.core.model import RootfsBase
 from builder.image.engine.images import StoredImage
 from builder.pipeline.build import Make, Reuse, images_in_engine, images_in_registry, plan_cells
-from builder.pipeline.run_context import Stores
+from builder.pipeline.run_context import MadeImages, Stores
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.local_builds import MadeImages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

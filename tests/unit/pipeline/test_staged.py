@@ -17,10 +17,10 @@ from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.options import VerifyOptions
+from builder.pipeline.run_context import MadeImages
 from builder.pipeline.schedule import CellRun
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.evidence.staged import shared
 from builder.verify.runner.entry import ReportStore, SealedReport
 

@@ -16,6 +16,7 @@ from doubles.small_image import moment
 
 from builder.core.errors import UsageError
 from builder.pipeline.events import Note
+from builder.pipeline.run_context import MadeImages
 from builder.pipeline.schedule import Hooks
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
@@ -23,7 +24,6 @@ from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier
-from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.evidence.staged import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
