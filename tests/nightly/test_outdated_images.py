@@ -24,8 +24,8 @@ from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import attach_statements
 from builder.verify.evidence.contents import provenance
+from builder.verify.evidence.judgement import predicate_of
 from builder.verify.evidence.statement import PROVENANCE, TEST_RESULT, Statement
-from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

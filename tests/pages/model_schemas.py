@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from builder.plan.lock.file import Document
-from builder.verify.evidence.verification import TestResult
+from builder.verify.evidence.judgement import TestResult
 from builder.verify.runner.document import ProbeDocument
 
 

@@ -29,7 +29,7 @@ from builder.release.audit.run import Audit
 from builder.release.catalogue.collection import _cell, _packages, _publications
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.contents import DpkgList, provenance, sbom
-from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.judgement import Policy, judge, predicate_of
 from builder.verify.evidence.statement import (
     CYCLONEDX,
     PROVENANCE,
@@ -39,7 +39,6 @@ from builder.verify.evidence.statement import (
     Statement,
     parse_statement,
 )
-from builder.verify.evidence.verification import predicate_of
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import key_of, read_entry, seal
 

@@ -10,15 +10,17 @@ from .judgement import (
     claim_text,
     clock_behind,
     clocks_apart,
+    covered_class,
     denied,
     drivers_of,
     judge,
+    no_proof,
     standing,
+    timestamp,
     without_exempt,
 )
 from .staged import ImageOrigin, origin_of, share, shared, sign_built
 from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Gathered, Piece, Refused, Statement, gather
-from .verification import covered_class, no_proof, timestamp
 
 __all__ = [
     "CLOCKS",

@@ -12,7 +12,7 @@ from builder.core.errors import EvidenceError
 from builder.sources.oci import Artifact, Attachment, Registry, Staged, attach, keep_in_tag, parse_reference
 from builder.verify.evidence.contents import Evidence, provenance, read_system, refuse_difference, sbom
 from builder.verify.evidence.cosign import Cosign, Signer, Verifier, ci_identity
-from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.judgement import EXTENSION, Policy, judge, predicate_of
 from builder.verify.evidence.statement import (
     CYCLONEDX,
     MEDIA_TYPE,
@@ -21,7 +21,6 @@ from builder.verify.evidence.statement import (
     TEST_RESULT,
     Statement,
 )
-from builder.verify.evidence.verification import EXTENSION, predicate_of
 from builder.verify.runner import SealedReport
 
 Kind = Literal["verification", "sbom", "provenance"]

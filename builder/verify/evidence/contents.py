@@ -45,7 +45,7 @@ from builder.core.versions import equal
 from builder.image.layers import open_layer
 from builder.image.recipe import Recipe
 from builder.sources.oci import Registry, Staged, parse_reference
-from builder.verify.evidence.verification import timestamp
+from builder.verify.evidence.judgement import timestamp
 from builder.verify.runner import SealedReport
 
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")

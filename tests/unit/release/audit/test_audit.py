@@ -187,7 +187,7 @@ def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path:
     ],
 )
 def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry, pushed: Staged) -> None:
-    from builder.verify.evidence.verification import predicate_of
+    from builder.verify.evidence.judgement import predicate_of
 
     document = small_image.double_report(**report)
     predicate = predicate_of(

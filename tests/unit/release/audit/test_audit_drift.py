@@ -17,8 +17,7 @@ from builder.release.audit.findings import AuditOutcome
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
-from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.verification import predicate_of
+from builder.verify.evidence.judgement import Policy, judge, predicate_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from builder.core.errors import RegistryError
 from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.verify.evidence.contents import DpkgList, parse_status, provenance, sbom
+from builder.verify.evidence.judgement import predicate_of
 from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Gathered, Piece, Statement
-from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

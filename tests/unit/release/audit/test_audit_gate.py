@@ -14,9 +14,8 @@ from doubles.project import A100, MATRIX, T4, Project, policy, report
 from builder.release.audit.findings import Question, Weighed, judge_all
 from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.attach import failure_statement
-from builder.verify.evidence.judgement import judge
+from builder.verify.evidence.judgement import judge, predicate_of
 from builder.verify.evidence.statement import TEST_RESULT, Gathered, Piece, Statement
-from builder.verify.evidence.verification import predicate_of
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
 

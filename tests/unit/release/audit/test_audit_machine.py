@@ -12,8 +12,7 @@ from doubles import small_image
 from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
 from builder.verify.evidence.contents import provenance
-from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.verification import predicate_of
+from builder.verify.evidence.judgement import Policy, judge, predicate_of
 from builder.verify.runner.document import Check, SuiteFound
 
 if TYPE_CHECKING:

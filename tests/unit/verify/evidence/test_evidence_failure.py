@@ -15,9 +15,8 @@ from pages import model_schemas
 from builder.core.errors import EvidenceError
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.attach import attach_statements, failure_statement
-from builder.verify.evidence.judgement import JudgedReport, Policy, judge
+from builder.verify.evidence.judgement import EXTENSION, JudgedReport, Policy, judge, predicate_of
 from builder.verify.evidence.statement import gather
-from builder.verify.evidence.verification import EXTENSION, predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

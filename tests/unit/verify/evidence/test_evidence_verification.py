@@ -13,8 +13,7 @@ from doubles import small_image
 from pages import model_schemas
 
 from builder.core.errors import EvidenceError
-from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.verification import EXTENSION, predicate_of, timestamp
+from builder.verify.evidence.judgement import EXTENSION, Policy, judge, predicate_of, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
