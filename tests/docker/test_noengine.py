@@ -23,7 +23,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.staged import built_by, shared
-from builder.verify.runner.entry import ReportStore, SealedReport
+from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

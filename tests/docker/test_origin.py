@@ -17,8 +17,7 @@ from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, People, Signer
 from builder.verify.evidence.staged import sign_built
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import ReportStore, key_of
+from builder.verify.runner.reports import ReportStore, key_of, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,8 +33,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image, staged_reference
 from builder.sources.oci.wire import Login
 from builder.verify.evidence.cosign import Signer
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import ReportStore, key_of
+from builder.verify.runner.reports import ReportStore, key_of, parse
 
 if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged

@@ -18,7 +18,7 @@ from publish_scene import Scene, Zygote, impatient
 from registry import serve
 
 from builder.sources.oci.registry import Registry
-from builder.verify.runner.entry import ReportStore
+from builder.verify.runner.reports import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path

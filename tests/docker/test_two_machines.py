@@ -17,7 +17,7 @@ from rtbuild_command import rtbuild
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.staged import shared
-from builder.verify.runner.entry import SealedReport
+from builder.verify.runner.reports import SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

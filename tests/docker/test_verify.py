@@ -14,9 +14,8 @@ from builder.core.model import Base, Cell, Cuda, Image, Verdict
 from builder.image.engine.build import BuildRequest
 from builder.image.engine.engine import Engine
 from builder.verify.runner import probe_run
-from builder.verify.runner.document import Expectation
-from builder.verify.runner.entry import ReportStore
 from builder.verify.runner.probe_run import verify
+from builder.verify.runner.reports import Expectation, ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path

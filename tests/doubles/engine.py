@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from builder.image.engine.container import ProbeRun
 from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
 from builder.image.engine.images import StoredImage
-from builder.verify.runner.document import EXIT_CODES
 from builder.verify.runner.probe_run import PROBE_PATH
+from builder.verify.runner.reports import EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,15 @@ from builder.plan.matrix import load
 from builder.sources.oci.spec import MANIFEST, Manifest
 from builder.sources.oci.staging import Staged, read_image, staged_tag
 from builder.verify.evidence.judgement import Policy
-from builder.verify.runner.document import Expectation, parse
-from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
+from builder.verify.runner.reports import (
+    Expectation,
+    ReportStore,
+    SealedReport,
+    key_of,
+    parse,
+    read_entry,
+    seal,
+)
 from doubles.small_image import DEBS, WHEELS, double_report, layer, moment, status_file
 from doubles.small_image import push_image as push_double
 

@@ -20,7 +20,7 @@ from builder.sources.oci.spec import MANIFEST, Manifest
 from builder.sources.oci.staging import Staged, read_image
 from builder.verify.evidence.attach import attach_statements, statements
 from builder.verify.evidence.contents import Evidence
-from builder.verify.runner.entry import ReportKey, SealedReport
+from builder.verify.runner.reports import ReportKey, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import Any
 
 from builder.plan.lock.file import Document
 from builder.verify.evidence.judgement import TestResult
-from builder.verify.runner.document import ProbeDocument
+from builder.verify.runner.reports import ProbeDocument
 
 
 def of_lock() -> dict[str, Any]:

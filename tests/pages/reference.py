@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from builder.core import errors
-from builder.verify.runner.document import EXIT_CODES
+from builder.verify.runner.reports import EXIT_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,7 @@ from builder.sources.oci.spec import choose_manifest, parse_reference
 from builder.sources.oci.staging import read_image
 from builder.sources.oci.wire import answer
 from builder.verify.evidence.statement import parse_statement
-from builder.verify.runner.entry import read_entry
+from builder.verify.runner.reports import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from rtbuild_command import inside
 
-from builder.verify.runner.document import EXIT_CODES
+from builder.verify.runner.reports import EXIT_CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

@@ -454,7 +454,7 @@ def test_a_cell_and_a_report_of_a_catalogue(
     reports = project.results / "reports"
     reports.mkdir(parents=True)
     (reports / "x.json").write_text("{}")
-    monkeypatch.setattr("builder.verify.runner.entry.read_entry", lambda *_: fails(first))
+    monkeypatch.setattr("builder.verify.runner.reports.read_entry", lambda *_: fails(first))
     made = collect([project.matrix], results=project.results, runtimes=tmp_path)
     assert [image.cell.id for image in made.images] == [second.id]
     assert any(note.startswith(f"{first.id} of tf is not shown") for note in made.notes)

@@ -38,7 +38,7 @@ from builder.plan.resolve import conda, project_files, requirements
 from builder.release.dispatch.fleet import load_fleet
 from builder.sources.index import remote_zip
 from builder.sources.oci.wire import Login, answer
-from builder.verify.runner.entry import Damaged, ReportStore
+from builder.verify.runner.reports import Damaged, ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -39,8 +39,7 @@ from builder.verify.evidence.statement import (
     Statement,
     parse_statement,
 )
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import key_of, read_entry, seal
+from builder.verify.runner.reports import key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -30,7 +30,7 @@ from builder.release.audit import Question, audit
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Verifier
-from builder.verify.runner.entry import ReportStore, SealedReport
+from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from builder.release.audit.run import Audit

@@ -1,15 +1,22 @@
-from .document import (
+from .probe_run import CONFINED, PROBE_FAILED, host_fault, verify
+from .reports import (
+    AGAINST_IMAGE,
     CONVOLUTIONS,
     EXIT_CODES,
+    Damaged,
     Expectation,
     ProbeDocument,
+    ReportKey,
+    ReportStore,
+    SealedReport,
     compare,
     family,
+    key_of,
     parse,
     printed_report,
+    read_entry,
+    seal,
 )
-from .entry import AGAINST_IMAGE, Damaged, ReportKey, ReportStore, SealedReport, key_of, read_entry, seal
-from .probe_run import CONFINED, PROBE_FAILED, host_fault, verify
 
 __all__ = [
     "AGAINST_IMAGE",

@@ -22,15 +22,17 @@ from builder.core.documents import parse_object
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Report, Verdict
 from builder.image.engine import TOOLKIT_GUIDE, TOOLKIT_SETUP, GpuFacts
-from builder.verify.runner.document import (
+from builder.verify.runner.reports import (
     EXIT_CODES,
     Expectation,
     ProbeDocument,
+    ReportKey,
+    ReportStore,
     compare,
+    key_of,
     parse,
     printed_report,
 )
-from builder.verify.runner.entry import ReportKey, ReportStore, key_of
 
 if TYPE_CHECKING:
     from builder.image.engine import Engine, ProbeRun

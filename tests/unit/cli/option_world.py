@@ -53,8 +53,7 @@ from builder.sources.index import uv
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.staged import share
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import read_entry
+from builder.verify.runner.reports import parse, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ from builder.pipeline.schedule import CellRun
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.staged import shared
-from builder.verify.runner.entry import ReportStore, SealedReport
+from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

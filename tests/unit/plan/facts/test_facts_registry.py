@@ -26,7 +26,7 @@ from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
-from builder.verify.runner.document import family
+from builder.verify.runner.reports import family
 
 BUILDER = Path(__file__).resolve().parents[4] / "builder"
 Line = namedtuple("Line", "text")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from builder.sources.oci.registry import Registry
     from builder.sources.oci.staging import Staged
     from builder.verify.evidence.statement import Statement
-    from builder.verify.runner.entry import SealedReport
+    from builder.verify.runner.reports import SealedReport
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[4] / "docs" / "audit.schema.json").read_text())
 PLAIN = Terminal(progress="plain", color=False, github=False)

@@ -16,8 +16,7 @@ from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.attach import failure_statement
 from builder.verify.evidence.judgement import judge, predicate_of
 from builder.verify.evidence.statement import TEST_RESULT, Gathered, Piece, Statement
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
+from builder.verify.runner.reports import AGAINST_IMAGE, SealedReport, key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path

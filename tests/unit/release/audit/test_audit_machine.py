@@ -13,7 +13,7 @@ from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
 from builder.verify.evidence.contents import provenance
 from builder.verify.evidence.judgement import Policy, judge, predicate_of
-from builder.verify.runner.document import Check, SuiteFound
+from builder.verify.runner.reports import Check, SuiteFound
 
 if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged

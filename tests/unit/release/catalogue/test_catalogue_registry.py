@@ -22,8 +22,7 @@ from builder.sources.oci.staging import NoImageError
 from builder.verify.evidence.judgement import EXTENSION, predicate_of
 from builder.verify.evidence.staged import REPORT_TYPE, share
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import key_of, read_entry, seal
+from builder.verify.runner.reports import key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path

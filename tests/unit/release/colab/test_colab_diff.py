@@ -19,7 +19,7 @@ from builder.release.colab.diff import (
     listed,
     measure,
 )
-from builder.verify.runner.document import parse
+from builder.verify.runner.reports import parse
 
 REPORT = {
     "schema": 1,

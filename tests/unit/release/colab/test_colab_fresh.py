@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from builder.cli.app import app
 from builder.core.errors import MissingToolError, UsageError
 from builder.release.colab import fresh
-from builder.verify.runner.document import EXIT_CODES
+from builder.verify.runner.reports import EXIT_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path

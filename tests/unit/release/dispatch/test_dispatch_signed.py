@@ -16,7 +16,7 @@ from builder.release.dispatch.by_logs import _json_in
 from builder.release.dispatch.fleet import load_fleet
 from builder.verify.evidence.cosign import Cosign, People, Signer
 from builder.verify.evidence.staged import shared
-from builder.verify.runner.entry import SealedReport
+from builder.verify.runner.reports import SealedReport
 
 if TYPE_CHECKING:
     from pathlib import Path

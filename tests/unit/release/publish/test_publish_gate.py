@@ -15,7 +15,7 @@ from builder.core.errors import CellError
 from builder.core.model import Exemption
 from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.judgement import claim_text
-from builder.verify.runner.entry import Damaged, read_entry
+from builder.verify.runner.reports import Damaged, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier
 from builder.verify.evidence.staged import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
+from builder.verify.runner.reports import ReportStore, SealedReport, key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,7 @@ from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image, staged_tag
 from builder.verify.evidence.staged import share
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import key_of, read_entry, seal
+from builder.verify.runner.reports import key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from builder.release.publish.tags import (
     tags_of,
 )
 from builder.sources.oci.staging import NoImageError
-from builder.verify.runner.document import parse
+from builder.verify.runner.reports import parse
 
 if TYPE_CHECKING:
     from builder.core.model import Cell

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from builder.sources.oci.registry import Registry
     from builder.sources.oci.staging import Staged
-    from builder.verify.runner.entry import SealedReport
+    from builder.verify.runner.reports import SealedReport
 
 NOW = datetime.now(UTC)
 OTHER = "sha256:" + "9" * 64

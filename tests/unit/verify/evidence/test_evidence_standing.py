@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.verify.evidence.judgement import broken, denied, standing
-from builder.verify.runner.entry import ReportKey
+from builder.verify.runner.reports import ReportKey
 
 if TYPE_CHECKING:
     from builder.verify.evidence.judgement import Side

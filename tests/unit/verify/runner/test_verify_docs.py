@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.verify.runner.document import EXIT_CODES
 from builder.verify.runner.probe_run import _FAULTS
+from builder.verify.runner.reports import EXIT_CODES
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "verdicts.md").read_text("utf-8")
 

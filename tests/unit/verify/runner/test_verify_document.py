@@ -13,7 +13,7 @@ from pages import model_schemas
 
 from builder.core.errors import CellError
 from builder.image.recipe.probe_file import bundle
-from builder.verify.runner.document import EXIT_CODES, ProbeDocument, parse, printed_report
+from builder.verify.runner.reports import EXIT_CODES, ProbeDocument, parse, printed_report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import pytest
 
 from builder.core.model import Base, Cell, Cuda, Difference, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.plan.facts.tables.loader import load
-from builder.verify.runner.document import Expectation, compare, family, first_parts, parse, same_version
+from builder.verify.runner.reports import Expectation, compare, family, first_parts, parse, same_version
 
 ASKED = Expectation(python="3.9", frameworks=(("tensorflow", "2.8.4"),), cuda="11.8", cudnn="8.6.0")
 

@@ -12,9 +12,8 @@ from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Verdict
 from builder.image.engine.container import ProbeRun
 from builder.image.engine.facts import GpuFacts
-from builder.verify.runner.document import Expectation
-from builder.verify.runner.entry import ReportStore, SealedReport
 from builder.verify.runner.probe_run import verify
+from builder.verify.runner.reports import Expectation, ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ import pytest
 from doubles.engine import WITH_GPU
 
 from builder.core.digests import digest_of
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import Damaged, ReportKey, ReportStore, SealedReport, key_of
+from builder.verify.runner.reports import Damaged, ReportKey, ReportStore, SealedReport, key_of, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
