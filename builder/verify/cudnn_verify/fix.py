@@ -1,7 +1,7 @@
 """``--fix``: run the commands that this probe itself made, look again, and undo them if they did not help.
 
 Nothing is run that was not shown, and nothing that came out of a text: a command is one of
-:mod:`measured`, split into words, without a shell.
+:mod:`machine_facts`, split into words, without a shell.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Reports: the probe's JSON, as far as rtbuild relies on it, and its differences from the versions asked of an
-image; sealed as files: subject, time, the document, and a checksum, found again by their key.
+"""Reports: the probe's JSON, as far as rtbuild relies on it, and its differences from the versions asked of
+an image; sealed as files: subject, time, the document, and a checksum, found again by their key.
 
 Everything named of the JSON must be there; more may be there, too.
 """
