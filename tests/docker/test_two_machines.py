@@ -16,7 +16,7 @@ from rtbuild_command import rtbuild
 
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
-from builder.verify.evidence.staged import shared
+from builder.verify.evidence.attach import shared
 from builder.verify.runner.reports import SealedReport
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from slurm_scene import Scene, made
 from builder.release.dispatch.node import reports_beside
 from builder.sources.oci import Artifact, attach, parse_reference
 from builder.sources.oci.staging import CELL_LABEL
-from builder.verify.evidence.staged import REPORT_TYPE
+from builder.verify.evidence.attach import REPORT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

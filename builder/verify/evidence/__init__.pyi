@@ -1,4 +1,15 @@
-from .attach import KINDS, Attached, attach_statements, failure_statement, statements
+from .attach import (
+    KINDS,
+    Attached,
+    ImageOrigin,
+    attach_statements,
+    failure_statement,
+    origin_of,
+    share,
+    shared,
+    sign_built,
+    statements,
+)
 from .contents import Evidence, pinned_of, python_packages
 from .cosign import Cosign, People, Signer, Verifier, check_signatures
 from .judgement import (
@@ -19,7 +30,6 @@ from .judgement import (
     timestamp,
     without_exempt,
 )
-from .staged import ImageOrigin, origin_of, share, shared, sign_built
 from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Gathered, Piece, Refused, Statement, gather
 
 __all__ = [

@@ -21,7 +21,7 @@ from builder.pipeline.run_context import MadeImages
 from builder.pipeline.schedule import CellRun
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.staged import shared
+from builder.verify.evidence.attach import shared
 from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:

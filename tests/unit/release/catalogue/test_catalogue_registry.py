@@ -19,8 +19,8 @@ from builder.sources.debian import ReleaseFile
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.sources.oci.staging import NoImageError
+from builder.verify.evidence.attach import REPORT_TYPE, share
 from builder.verify.evidence.judgement import EXTENSION, predicate_of
-from builder.verify.evidence.staged import REPORT_TYPE, share
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.verify.runner.reports import key_of, parse, read_entry, seal
 

@@ -15,7 +15,7 @@ from builder.release.dispatch.node import report_on, verify_digest
 from builder.release.dispatch.tasks import Follower
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
-from builder.verify.evidence.staged import share
+from builder.verify.evidence.attach import share
 
 if TYPE_CHECKING:
     import threading

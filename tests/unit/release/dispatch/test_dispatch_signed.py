@@ -14,8 +14,8 @@ from builder.core.errors import CellError, UsageError
 from builder.release.dispatch import by_logs, client, kubernetes, node
 from builder.release.dispatch.by_logs import _json_in
 from builder.release.dispatch.fleet import load_fleet
+from builder.verify.evidence.attach import shared
 from builder.verify.evidence.cosign import Cosign, People, Signer
-from builder.verify.evidence.staged import shared
 from builder.verify.runner.reports import SealedReport
 
 if TYPE_CHECKING:

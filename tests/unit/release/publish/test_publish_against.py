@@ -28,7 +28,7 @@ from builder.release.publish.publication import PublishOptions, publication_docu
 from builder.release.publish.run import publish
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.staged import share
+from builder.verify.evidence.attach import share
 from builder.verify.runner.reports import key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from builder.release.publish.run import publish
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
+from builder.verify.evidence.attach import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
 from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier
-from builder.verify.evidence.staged import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
 from builder.verify.runner.reports import ReportStore, SealedReport, key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def test_a_signature_on_one_report_is_worth_nothing_on_another(stage: Stage) -> 
 
 
 def _shared(stage: Stage) -> list[SealedReport]:
-    from builder.verify.evidence.staged import shared
+    from builder.verify.evidence.attach import shared
 
     return [entry for entry in shared(stage.registry, stage.image) if isinstance(entry, SealedReport)]
 
@@ -251,7 +251,7 @@ def test_an_unsigned_no_keeps_the_cell_back_and_is_not_repeated_in_public(stage:
 def test_more_signatures_than_are_checked_fail_the_cell(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.verify.evidence.staged._MOST_SIGNATURES", 3)
+    monkeypatch.setattr("builder.verify.evidence.attach._MOST_SIGNATURES", 3)
     for number in range(4):
         stage.report(signer=Signer(key=f"k{number}"))
     row = stage.publish(reporters=PEOPLE)

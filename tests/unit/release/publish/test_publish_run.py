@@ -19,7 +19,7 @@ from builder.release.publish.run import publish
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image, staged_tag
-from builder.verify.evidence.staged import share
+from builder.verify.evidence.attach import share
 from builder.verify.runner.reports import key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:

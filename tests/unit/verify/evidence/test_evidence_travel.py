@@ -11,7 +11,7 @@ from doubles.registry import INDEX, RegistryDouble, registry_client, serve, sha2
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.registry import Registry
-from builder.verify.evidence.staged import REPORT_TYPE, share, shared
+from builder.verify.evidence.attach import REPORT_TYPE, share, shared
 from builder.verify.runner.reports import Damaged, SealedReport, key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:
