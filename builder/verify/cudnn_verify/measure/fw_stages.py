@@ -27,7 +27,18 @@ from .protocol import stage
 from .suite_judge import SUITE_CHECKS, SUITE_SECONDS, judge_results
 from .suite_torch import TorchSuites
 
-FRAMEWORKS = {kind.name: kind for kind in (Torch, Tensorflow, Jax, Cupy, Onnxruntime, Paddle, Ctranslate2)}
+_WITH_SUITES = (
+    (Torch, TorchSuites),
+    (Tensorflow, TensorflowSuites),
+    (Jax, JaxSuites),
+    (Cupy, CupySuites),
+    (Onnxruntime, OnnxruntimeSuites),
+    (Paddle, PaddleSuites),
+    (Ctranslate2, Ctranslate2Suites),
+)
+FRAMEWORKS = {kind.name: kind for kind, _ in _WITH_SUITES}
+SUITE_CLASSES = {kind.name: suites for kind, suites in _WITH_SUITES}
+"""{framework: the class with its suites}"""
 
 
 def judge_framework(run):
@@ -215,16 +226,6 @@ def _compare_orders(ctx, mine):
 # They run only where a GPU works and the framework has passed its own checks; otherwise no child is started,
 # and the report says why.
 
-SUITE_CLASSES = {
-    Torch.name: TorchSuites,
-    Jax.name: JaxSuites,
-    Tensorflow.name: TensorflowSuites,
-    Cupy.name: CupySuites,
-    Onnxruntime.name: OnnxruntimeSuites,
-    Ctranslate2.name: Ctranslate2Suites,
-    Paddle.name: PaddleSuites,
-}
-"""{framework: the class with its suites}"""
 SUGGESTED_SECONDS = 300
 """From the probe's start; later than that no suite starts that nobody named."""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
