@@ -19,13 +19,12 @@ from builder.release.dispatch import kubernetes
 from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
 from builder.release.dispatch.fleet import Fleet, merged
 from builder.release.dispatch.node import other_card, report_on
-from builder.release.dispatch.tasks import CONCLUSIVE, Task, TaskVerdict, Work, try_push
+from builder.release.dispatch.tasks import CONCLUSIVE, PREFIX, Task, TaskVerdict, Work, try_push
 from builder.sources.oci import Staged
 from builder.verify.evidence import Signer, share
 
 _LOGS = 40
 """Logs that one kubectl reads."""
-_PREFIX = "rtbuild-"
 _DSTACK = SchedulerClient(
     name="dstack",
     absent="install it where the tasks were applied from, and log in to its server",
@@ -57,7 +56,7 @@ def _dstack_task(task: Task, fleet: Fleet) -> dict[str, Any]:
     suites += f" --suggested {','.join(task.suggested)}" if task.suggested else ""
     made = {
         "type": "task",
-        "name": _PREFIX + task.key,
+        "name": PREFIX + task.key,
         "image": task.image,
         "commands": [f"cudnn-verify --json{suites}"],
         "resources": {"gpu": {"name": [task.column], "count": 1}},
@@ -111,7 +110,7 @@ class OnDstack(_ByLogs):
         for task in tasks:
             if task.key in found:
                 continue
-            log = _DSTACK.ask(["dstack", "logs", _PREFIX + task.key], harmless=_ABSENT)
+            log = _DSTACK.ask(["dstack", "logs", PREFIX + task.key], harmless=_ABSENT)
             try:
                 with item(task.cell):
                     new |= self.collect(task, _json_in(log))
@@ -239,11 +238,11 @@ class OnKubernetes(_ByLogs):
             self.say(f"{name}: {made.new} of {made.count} are new")
             if name != kubernetes.NETWORK:
                 taken += made.there
-                cut = len(kubernetes.PREFIX)
+                cut = len(PREFIX)
                 without_room |= {job[cut:]: words for job, words in made.full.items()}
         for job in kubernetes.strangers(taken, self.fleet):
             said = f"{job} is a Job that rtbuild did not make: kubectl describe job {job}"
-            refused[job.removeprefix(kubernetes.PREFIX)] = said
+            refused[job.removeprefix(PREFIX)] = said
         return without_room
 
 

@@ -21,9 +21,8 @@ from builder.core.documents import parse_object, shown
 from builder.core.errors import CellError, SchedulerError
 from builder.release.dispatch.client import Scheduled, SchedulerClient, silent, why
 from builder.release.dispatch.fleet import Fleet, merged
-from builder.release.dispatch.tasks import Task
+from builder.release.dispatch.tasks import PREFIX, Task
 
-PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rtbuild"
 KEY = "io.rtbuild/key"

@@ -15,9 +15,8 @@ from builder.core.documents import shown
 from builder.core.errors import SchedulerError
 from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
 from builder.release.dispatch.fleet import KEEP_IMAGES, Fleet, Resources
-from builder.release.dispatch.tasks import Task
+from builder.release.dispatch.tasks import PREFIX, Task
 
-PREFIX = "rtbuild-"
 _SLURM = SchedulerClient(
     name="Slurm",
     absent="run it where jobs are submitted from; --dry-run prints what would be submitted",

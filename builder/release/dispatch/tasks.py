@@ -25,6 +25,8 @@ from builder.verify.evidence import no_proof
 from builder.verify.runner import SealedReport, parse
 
 Say = Callable[[str], None]
+PREFIX = "rtbuild-"
+"""Begins the name that a task has at its scheduler."""
 CONCLUSIVE = frozenset({"works", "broken", "unsupported-gpu"})
 """Verdicts about the image; ``host``, ``busy`` and ``unverified`` say nothing about it."""
 
