@@ -43,7 +43,7 @@ COMMANDS = {
     "dispatch": "Verify on a cluster, by Slurm or Kubernetes. Each cell on each GPU that it claims.",
     "verify-digest": "Verify one image by digest and attach the report. A node of a cluster runs this.",
     "catalogue": "Write a static site of images, releases and cards. Says which work together.",
-    "size": "Show the size of a cell by layer, package and file. Exit 1 if CUDA is in it twice.",
+    "size": "Show the size of a cell by layer and file, or compare two. Exit 1 if CUDA is in it twice.",
     "cache": "Show what is kept between runs, and make it smaller.",
     "schema": "Print a document's JSON schema; without a name, the names.",
     "facts": "The compatibility tables that ship with rtbuild.",

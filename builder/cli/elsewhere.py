@@ -62,6 +62,7 @@ _COMMANDS = {
         "requirements",
     ): "`rtbuild lock` writes every wheel by hash, `rtbuild export --help` as requirements",
     ("update", "upgrade"): "`rtbuild outdated` says what is newer, `rtbuild lock --upgrade` takes it",
+    ("compare", "diff"): "`rtbuild size NEW --against OLD` compares two cells",
     ("info", "env", "system", "gpus", "gpu", "nvidia-smi"): "`rtbuild doctor` shows this machine, "
     "`rtbuild probe` writes the probe that tries its GPU",
     (

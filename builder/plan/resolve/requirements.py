@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.requirements import Requirement
@@ -72,6 +72,8 @@ _FILES = {
     "pylock.toml": "--from-pylock",
 }
 """Ends of the names of files that are read, and the option that names one."""
+_PLAIN_ENDS = {".txt", ".in", ".yml", ".yaml"}
+"""The ones that files of all kinds have."""
 _OTHERS = re.compile(
     r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)\s*"
 )
@@ -254,9 +256,32 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
             path = shlex.quote(quoted(text))
             matrix = f"; a matrix is judged by `rtbuild check {path}`" * (option == "--conda")
             raise UsageError(said, hint=f"`rtbuild resolve {option} {path}` reads it{matrix}")
+        known = load().is_framework(text) or canonical(text) in load().packages
+        if _is_folder(Path(text)) and (os.sep in text or not known):
+            package = f"; for the package of that name write '{quoted(text)}>=0'" * (os.sep not in text)
+            _refuse_folder(Path(text), package)
         before = text
         found.add(text, "the command line")
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        return path.is_dir()
+    return False
+
+
+def _refuse_folder(folder: Path, package: str = "") -> NoReturn:
+    """Of a folder in the place of a package or of a file: which of its files would be read."""
+    names = sorted(one.name for one in folder.iterdir() if one.is_file())
+    ways = [
+        f"`rtbuild resolve {option} {shlex.quote(quoted(str(folder / name)))}`"
+        for name in names
+        for end, option in _FILES.items()
+        if name.lower().endswith(end) and (end not in _PLAIN_ENDS or re.match(r"(?i)require|env|conda", name))
+    ]
+    hint = f"{' or '.join(ways[:3])} reads a file of it" if ways else "no file in it is read"
+    raise UsageError(f"{quoted(str(folder))!r} is a folder", hint=hint + package)
 
 
 def from_requirements(path: Path) -> Wishes:
@@ -269,6 +294,8 @@ def from_requirements(path: Path) -> Wishes:
 def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
     if CONTROL.search(str(path)):
         raise UsageError(f"{quoted(str(path))!r} is the name of no file that is read")
+    if _is_folder(path):
+        _refuse_folder(path)
     resolved = Path(os.path.realpath(path))  # Path.resolve() raises for links in a circle
     if next(left, None) is None:
         raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
 from builder.plan.resolve.project_files import from_pylock, from_pyproject
 from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_notebook, from_requirements
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HASH = "sha256:" + "0" * 64
 
@@ -413,3 +410,20 @@ def test_a_notebook_without_pip_is_answered_by_the_framework_that_it_imports(tmp
     with pytest.raises(UsageError) as none:
         from_notebook(path)
     assert f"rtbuild resolve {row.distribution}`" in str(none.value.hint)
+
+
+@pytest.mark.parametrize("text", ["old-gan", "old-gan/", "./old-gan"])
+def test_a_folder_in_the_place_of_a_package_names_the_file_of_it_that_is_read(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old-gan").mkdir()
+    (tmp_path / "torch").mkdir()
+    for name in ("notes.txt", "requirements.txt", "environment.yml"):
+        (tmp_path / "old-gan" / name).touch()
+    with pytest.raises(UsageError) as found:
+        from_arguments([text])
+    assert "-r old-gan/requirements.txt" in found.value.hint
+    assert "--conda old-gan/environment.yml" in found.value.hint
+    assert "notes.txt" not in found.value.hint
+    with pytest.raises(UsageError, match="is a folder"):
+        from_requirements(Path("old-gan"))
+    assert [one.name for one in from_arguments(["torch"]).wishes] == ["torch"]
