@@ -323,6 +323,24 @@ def _before_removal(remedies):
     return "%s<%s" % (name, release) if release and alone else None
 
 
+_LAST_FOR_INTEL_MACS = {
+    "torch": "2.2.2",
+    "torchvision": "0.17.2",
+    "torchaudio": "2.2.2",
+    "onnxruntime": "1.23.2",
+    "tensorflow": "2.16.2",
+    "jaxlib": "0.4.38",
+}
+"""The last releases with wheels for macOS on x86-64: https://github.com/pytorch/pytorch/issues/114602"""
+
+
+def _intel_mac_release(remedies):
+    """The last release for Intel Macs of the package that a line of an installer's is about."""
+    name = str(remedies.detail.get("what")).partition("==")[0].lower()
+    last = _LAST_FOR_INTEL_MACS.get(name)
+    return "%s==%s" % (name, last) if last and getattr(remedies.here, "intel_mac", False) else None
+
+
 def _wheel_of_what(remedies):
     """NVIDIA's wheel of the library, another one than cuBLAS, of which a line names two releases."""
     name = re.sub("^lib|lt$", "", (remedies.detail.get("what") or "cublas").lower())
@@ -391,9 +409,20 @@ def _told_line(remedies):
 def _plainly_asked(remedies):
     """The package that a message asks for by its name alone; what is compiled here sees PyTorch."""
     attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
-    name = (remedies.detail.get("plain") or remedies.detail.get("absent") or "").lower().replace("_", "-")
+    told = remedies.detail.get("plain") or remedies.detail.get("absent") or remedies.detail.get("told")
+    name = (told or "").lower().replace("_", "-")
     name = attention.get((remedies.detail.get("attention") or "").lower()) or _DISTRIBUTIONS.get(name, name)
     return name + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL) if name else None
+
+
+def distribution_of(module):
+    """What pip installs for a module that is not here; None for one of which no table knows."""
+    name, parts = (module or "").lower().replace("_", "-"), read_patterns()["grammar"]
+    names = "|".join(parts[key] for key in ("ml-package", "other-package", "python-package"))
+    known = re.match("(?:%s)$" % names, module or "") or name in _DISTRIBUTIONS
+    if not known or name in ("torch", "apex"):
+        return None
+    return _DISTRIBUTIONS.get(name, name) + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL)
 
 
 def _card_share(remedies):
@@ -927,6 +956,30 @@ def _index_that_is(remedies):
     return ["torch", "torchvision", "torchaudio"] + torch_index(max(below)) if below else None
 
 
+def _last_python(remedies):
+    """The last Python of which the index that was asked has a PyTorch; None if that is not known."""
+    asked = getattr(remedies.here, "index_asked", None)
+    rows = [row for row in Releases().builds("torch", None) if asked and row["variant"] == asked]
+    return max((row["python"][1] for row in rows if row["python"]), key=numbers, default=None)
+
+
+def _index_of_later_pythons(remedies):
+    """PyTorch from an index for the Pythons after those of the one asked, which has nothing for this one."""
+    last, here = numbers(_last_python(remedies)), numbers(remedies.here.python)[:2]
+    nothing = remedies.detail.get("name") in ("torch", "torchvision", "torchaudio")
+    if not nothing or not last or last >= (3, 12) or (here and here <= last):
+        return None
+    return ["torch", "torchvision", "torchaudio"] + torch_index("cu126")
+
+
+def _index_of_audio(remedies):
+    """PyTorch from the last index with torchaudio: https://docs.pytorch.org/audio/main/installation.html"""
+    asked = getattr(remedies.here, "index_asked", None) or ""
+    later = re.match(r"cu\d{3}$", asked) and asked > "cu130"
+    names = ["torch", "torchvision", "torchaudio"]
+    return names + torch_index("cu130") if later and remedies.detail.get("name") == "torchaudio" else None
+
+
 def _nvjitlink_floor(remedies):
     """nvJitLink of the version whose symbol is asked for, where no wheel of PyTorch's asks."""
     major, minor = remedies.detail.get("major"), remedies.detail.get("minor")
@@ -939,7 +992,18 @@ def _package_built(remedies):
     return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
 
 
-_DISTRIBUTIONS = {"flashinfer": "flashinfer-python"}
+_DISTRIBUTIONS = {
+    "flashinfer": "flashinfer-python",
+    "cv2": "opencv-python-headless",
+    "pil": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "pkg-resources": "setuptools<82",
+    "distutils": "setuptools",
+    "lightning-fabric": "lightning",
+    "onnxruntime": "onnxruntime-gpu",
+}
 """Names of packages by the names that messages give them."""
 
 
@@ -972,6 +1036,18 @@ PACKAGE_FACTS = {
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "before-removal": _before_removal,
+    "cpu-index-set": lambda r: getattr(r.here, "cpu_index_set", False),
+    "intel-mac-release": _intel_mac_release,
+    "ctranslate2-alone": lambda r: (
+        set(getattr(r.here, "named", ())) == {"ctranslate2"} and not r.here.cudnn_majors()
+    ),
+    "index-of-audio": _index_of_audio,
+    "index-of-later-pythons": _index_of_later_pythons,
+    "last-python": _last_python,
+    "cudnn-past": lambda r: str(r.cudnn_again()).endswith("==9.20.0.48") and bool(r.cuda),
+    "torch-alone": lambda r: set(getattr(r.here, "named", ())) <= {"torch"} and not r.here.places,
+    "cudnn-by-name": lambda r: "ImportError" in str(r.detail.get("line")),
+    "cusparselt-told": lambda r: "libcusparseLt.so" in str(r.detail.get("matched")),
     "named-requirement": _named_requirement,
     "upgrade-both": _upgrade_both,
     "asker-release": _asker_release,

@@ -43,6 +43,10 @@ _NEW_DRIVER = (
     "Upgrade the driver past %s, to one that came with the toolkit's CUDA or later; or compile with a "
     "toolkit whose CUDA this driver has, as nvidia-smi prints it."
 )
+_NVIDIA_WHEELS = (
+    "NVIDIA's wheels are for Linux and Windows, and some for Linux alone: on a Mac leave it out by a marker "
+    "(NAME ; sys_platform == 'linux'); elsewhere ask for a release that is there, or take another Python."
+)
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
@@ -68,7 +72,10 @@ class Remedies(FrameworkBuilds):
             self.here, "python_here", True
         ):
             found = [command for command in found if command.where not in ("pip", "conda")]
-        if {"arch-linux", "fedora"} & self.here.places:
+        if "fedora" in self.here.places:
+            found = [_as_dnf(c) if c.where == "apt" else c for c in found]
+            found = list({command.text: command for command in reversed(found)}.values())[::-1]
+        if {"arch-linux", "fedora", "macos"} & self.here.places:
             found = [command for command in found if command.where != "apt"]
         if "nix" in self.here.places:  # neither apt nor /usr/local is there
             found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
@@ -198,6 +205,8 @@ class Remedies(FrameworkBuilds):
     def words(self, cause):
         """The remedy in words, with the version of cuDNN that is wanted if it is known."""
         wanted = self.wanted()
+        if cause == "build-not-published" and str(self.detail.get("name")).startswith("nvidia-"):
+            return _NVIDIA_WHEELS
         if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
             return _NEW_DRIVER % self.here.driver
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
@@ -542,6 +551,22 @@ class Remedies(FrameworkBuilds):
         **PACKAGE_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
+
+
+def _as_dnf(command):
+    """An installation by apt with dnf; the command as it is where a package's name is not known there."""
+    text = re.sub(r"(sudo )?apt-get update && ", "", command.text)
+    found = re.search(r"(?<=apt-get install -y )[\w.+ -]+?(?= &&|$)", text)
+    names = read_patterns()["dnf"]
+    own = re.compile(r"cuda-(?!drivers)[\w-]+$|nvidia-container-toolkit$")
+    packages = [
+        name if own.match(name) else names.get(name) for name in (found.group(0).split() if found else [])
+    ]
+    if not packages or None in packages:
+        return command
+    text = text.replace("apt-get install -y " + found.group(0), "dnf install -y " + " ".join(packages))
+    note = None if "Fedora" in (command.note or "") else command.note
+    return Command("shell", text, note)
 
 
 def _as_project(command):

@@ -388,7 +388,14 @@ CONDITIONS = {
     "cuda-part-ran": lambda facts, _: facts.ggml_cuda_ran and "its part for CUDA ran and looked for a card",
     "driver-answered": lambda facts, _: facts.driver_answered and "the driver is there and gave an error",
     "no-deps": lambda facts, _: facts.no_deps and "PyTorch was installed without what it depends on",
-    "no-toolkit-told": lambda facts, _: facts.no_toolkit_told and "no CUDA was installed here",
+    "no-toolkit-told": lambda facts, _: (
+        facts.no_toolkit_told
+        and (
+            "a wheel has the library, and its folder is not where the loader looks"
+            if facts.wheels
+            else "no CUDA was installed here"
+        )
+    ),
     "onnxruntime-named": lambda facts, _: (
         "onnxruntime" in facts.named and "torch" not in facts.named and "ONNX Runtime printed it"
     ),
@@ -473,6 +480,7 @@ CONDITIONS = {
     "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
     "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
+    "in-macos": lambda facts, _: "macos" in facts.places and "it ran on a Mac, whose system has no FFmpeg",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
     "wheel-of-other-torch": _wheel_of_other_torch,

@@ -7,6 +7,7 @@ from collections import namedtuple
 from itertools import islice
 
 from ..common.causes import CAUSES, command_lines
+from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import told_names
 from ..common.versions import cudnn_tuple, dotted
@@ -151,6 +152,8 @@ def diagnose(reading):
     decided = bool(causes) and causes[0]["strength"] == PROVES
     without = [(finding.because + [finding.says])[0] for finding in findings if not finding.causes]
     silent = next(filter(None, without), None)
+    absent = [distribution_of(_module_of(finding)) for finding in findings if not finding.causes]
+    absent = next(filter(None, absent), None)
     return {
         "schema": 1,
         "read": dict(facts.as_document(), sources=reading.sources, notes=reading.notes),
@@ -160,8 +163,13 @@ def diagnose(reading):
         "causes": causes,
         "program": program and {"line": _place(program.line), "says": program.says},
         "harmless": harmless,
-        "look": None if program else _look_for(equal if not decided else [], causes, facts, silent),
+        "look": None if program else _look_for(equal if not decided else [], causes, facts, silent, absent),
     }
+
+
+def _module_of(finding):
+    names = ("what", "absent", "gone", "who", "where")
+    return next(filter(None, (finding.detail.get(name) for name in names)), None)
 
 
 def _hides_its_cause(findings):
@@ -369,17 +377,21 @@ def _told_apart(check, equal, places):
     return (len(fits), bool(check.place), -len(wanted - equal)) if here else (0,)
 
 
-def _look_for(equal, causes, facts, silent=None):
+def _look_for(equal, causes, facts, silent=None, absent=None):
     """The one command that decides between causes that fit equally; the probe if there is none. For a certain
     cause the one that reads what its commands ask for.
 
-    ``silent``: the explanation of a line that hides its cause.
+    ``silent``: the explanation of a line that hides its cause; ``absent``: the package that it does not find.
     """
     if causes and not equal:
         return _look_for_facts(causes[0], facts)
     best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), facts.places))
     if _told_apart(best, set(equal), facts.places) > (0,):
         return {"command": best.command, "decides": best.decides}
+    if absent and silent and not causes:
+        name = re.split("[< ]", absent)[0]
+        told = "; not found: python3 -m pip install %s" % " ".join(map(Remedies.quoted, absent.split()))
+        return {"command": "python3 -m pip show " + name, "decides": silent + told}
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     look = {"command": _PROBE, "decides": silent or text + "; the probe looks at the machine itself"}
     return look if causes or silent else _look_without_failure(facts) or look
@@ -405,12 +417,12 @@ def _look_without_failure(facts):
 
 def _look_for_facts(row, facts):
     """For a cause whose commands ask for facts of which the text has none: what prints them."""
-    known = facts.cards or facts.driver_cuda_known or facts.packages or "windows" in facts.places
+    known = facts.cards or facts.driver_cuda_known or facts.packages
     told = any(command["where"] != "rtbuild" for command in row["commands"])
     if known or told or row["rank"] < 0 or not command_lines(row["cause"]):
         return None
     return {
-        "command": _FACTS_HERE,
+        "command": _FACTS_ON_WINDOWS if "windows" in facts.places else _FACTS_HERE,
         "decides": "what it prints, put below the message, decides on the command",
     }
 
@@ -419,5 +431,9 @@ _PROBE = "rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py"
 _FACTS_HERE = (
     "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvidia-smi | grep Driver; python3 --version; "
     "python3 -m pip list | grep -iE 'torch|tensorflow|jax|onnx|paddle|cupy|ctranslate2|nvidia'"
+)
+_FACTS_ON_WINDOWS = (
+    "nvidia-smi --query-gpu=name,compute_cap --format=csv & nvidia-smi | findstr Driver & python --version & "
+    'python -m pip list | findstr /i "torch tensorflow jax onnx paddle cupy ctranslate2 nvidia"'
 )
 """Card, driver, Python and packages, as text_facts.py reads them."""

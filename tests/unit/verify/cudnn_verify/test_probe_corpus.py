@@ -93,6 +93,11 @@ REMARKS = (
     "user group video is added, /dev/video0 works",
     "The RTX 5090 is faster than the H100 only in FP32",
     "Setting CUDA_HOME to /usr/local/cuda; set CUDA_HOME to change",
+    "Found 3 CDI devices",
+    "Procedure main not found in the index of functions",
+    "libavcodec version: 61 is in use",
+    "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu",
+    "a macOS runner (macosx_14_0_x86_64) has finished",
 )
 
 
@@ -315,6 +320,87 @@ def test_likely_causes_come_with_the_look_that_tells_them_apart(text, command, w
     assert len(document["equal"]) > 1
     assert command in document["look"]["command"]
     assert word in document["look"]["decides"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (
+            "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu\n2.12.0+cpu",
+            "unset PIP_EXTRA_INDEX_URL",
+        ),
+        (
+            (
+                "error: Distribution `onnxruntime==1.24.4` can't be installed because it doesn't have\n"
+                "a source distribution or wheel for the current platform\n"
+                "You're on macOS (`macosx_15_0_x86_64`)"
+            ),
+            "pip install onnxruntime==1.23.2",
+        ),
+        ('could not select device driver "" with capabilities: [[gpu]]\n6.1.el9', "sudo dnf install"),
+        (
+            (
+                "cmake -B build -DGGML_CUDA=ON\nCMake Error: Compiling the CUDA compiler failed.\n"
+                "gcc (GCC) 16.1.1 20260501 (Red Hat 16.1.1-1)"
+            ),
+            "sudo dnf install",
+        ),
+        ("The NVIDIA driver on your system is too old (found version 12040).", "sudo apt-get update"),
+        (
+            "torch._C._cuda_init(): NVIDIA driver on your system is too old (found version 12040)",
+            "pip install",
+        ),
+        (
+            "torch 2.12.1+cu130\nRuntimeError: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH",
+            "pip install --no-deps",
+        ),
+        ("CTranslate2: libcudnn_ops_infer.so.8 cannot be loaded", 'pip install "ctranslate2>=4.6.3'),
+        (
+            "RuntimeError: Could not load libtorchcodec.\n/Library/Frameworks/Python.framework/x",
+            "brew install",
+        ),
+        (
+            (
+                "Looking in indexes: https://download.pytorch.org/whl/cu117\n"
+                "ERROR: No matching distribution found for torch"
+            ),
+            "pip install torch torchvision torchaudio --index-url https://download.pytorch.org/whl/cu126",
+        ),
+        ("libcusparseLt.so.0: cannot open shared object file", "pip install --force-reinstall --no-deps $("),
+    ],
+)
+def test_the_first_command_mends_what_the_text_tells(text, first):
+    row = diagnose_score.answer(text)["causes"][0]
+    assert row["commands"][0]["text"].startswith(first)
+
+
+def test_a_wheel_on_the_list_is_not_said_to_be_absent():
+    text = (
+        "Windows 11, ctranslate2==4.8.1, nvidia-cublas-cu12==12.9.2.10, no system-wide CUDA toolkit\n"
+        "Library cublas64_12.dll is not found or cannot be loaded"
+    )
+    (row,) = diagnose_score.answer(text)["causes"]
+    assert not any("no CUDA was installed" in reason for reason in row["because"])
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("cv2", "opencv-python-headless"),
+        ("flash_attn", "flash-attn --no-build-isolation"),
+        ("diffusers", "diffusers"),
+    ],
+)
+def test_a_module_that_is_not_here_has_a_look_and_no_cause(module, package):
+    document = diagnose_score.answer(f"ModuleNotFoundError: No module named '{module}'")
+    assert document["causes"] == []
+    assert document["look"]["command"] == "python3 -m pip show " + package.split()[0]
+    assert document["look"]["decides"].endswith("pip install " + package)
+
+
+def test_a_module_that_no_table_knows_is_not_installed_by_its_name():
+    look = diagnose_score.answer("ModuleNotFoundError: No module named 'my_own_code'")["look"]
+    assert "pip" not in look["command"]
 
 
 FLASHINFER = "flashinfer-python 0.6.18, torch 2.13.0+cu132\nRuntimeError: "
