@@ -409,7 +409,7 @@ def _told_line(remedies):
 def _plainly_asked(remedies):
     """The package that a message asks for by its name alone; what is compiled here sees PyTorch."""
     attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
-    told = remedies.detail.get("plain") or remedies.detail.get("absent") or remedies.detail.get("told")
+    told = remedies.detail.get("plain") or remedies.detail.get("absent") or remedies.detail.get("demanded")
     name = (told or "").lower().replace("_", "-")
     name = attention.get((remedies.detail.get("attention") or "").lower()) or _DISTRIBUTIONS.get(name, name)
     return name + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL) if name else None

@@ -480,7 +480,7 @@ CONDITIONS = {
     "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
     "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
-    "in-macos": lambda facts, _: "macos" in facts.places and "it ran on a Mac, whose system has no FFmpeg",
+    "in-macos": lambda facts, _: facts.python_org and "it ran on a Mac, whose system has no FFmpeg",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
     "wheel-of-other-torch": _wheel_of_other_torch,
