@@ -793,6 +793,7 @@ def missing(
         replace(one, aside=True)
         for one in walk.run(beside or {})
         if (one.giver or one.ends) and not one.because
+        if not (one.ends and one.giver == one.taker)  # a module that is there to say that it is gone
     )
     lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
