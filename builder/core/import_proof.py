@@ -21,6 +21,8 @@ from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
 _PROTOBUF = ("google.protobuf", "descriptor")
+_PROGRAMS = frozenset({"pip"})
+"""Distributions that run in a process of their own: no other import sees the modules that they carry."""
 _MOST_OF_PAIR = 8
 _MOST_CALLS = 12
 """Calls that are followed, one within the other."""
@@ -797,7 +799,8 @@ def missing(
     )
     lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
-    for wheel in sorted(every.wheels, key=lambda one: one.name not in givers):  # what they may add is most
+    others = (wheel for wheel in every.wheels if wheel.name not in _PROGRAMS)
+    for wheel in sorted(others, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
         said = (lack[1] and wheel.name == lack[2] and every.says_gone(lack[0], lack[1]) for lack in lacks)
         rows = zip(lacks, answers, said, strict=True)

@@ -12,6 +12,8 @@ from packaging.version import Version
 
 NO_NUMBER = re.compile(r"[0-9]{19}")
 """Python reads none of 4,301 digits, and no version has one of 19."""
+WITH_PKG_RESOURCES = "setuptools<82"
+"""https://setuptools.pypa.io/en/stable/history.html: 82 has no ``pkg_resources``."""
 
 
 @functools.lru_cache(maxsize=4096)

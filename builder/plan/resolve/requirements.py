@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from builder.core.documents import CONTROL, parse_json, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, canonical, holds
+from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, canonical, holds
 from builder.plan.facts.tables import load
 from builder.sources.index import MACHINES, environment, wheel_name
 
@@ -56,8 +56,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-_WITH_PKG_RESOURCES = "setuptools<82"
-"""https://setuptools.pypa.io/en/stable/history.html: 82 has no ``pkg_resources``."""
 _VARIANT = re.compile(r"cu\d{2,3}")
 _AS_IN = "as in 'tensorflow==2.15.*'"
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)*(?:\.\*)?(?:\+cu\d+)?")
@@ -171,10 +169,10 @@ class Wishes:
             self.leave_out(text, place)
         elif canonical(parsed.name) == "pkg-resources":  # what Debian's `pip freeze` lists as 0.0.0
             self.note(
-                place, text, f"taken as {_WITH_PKG_RESOURCES}: it is a module of setuptools, and no package"
+                place, text, f"taken as {WITH_PKG_RESOURCES}: it is a module of setuptools, and no package"
             )
             marker = f" ; {parsed.marker}" if parsed.marker is not None else ""
-            self.add(f"{_WITH_PKG_RESOURCES}{marker}", place)
+            self.add(f"{WITH_PKG_RESOURCES}{marker}", place)
         else:
             self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 

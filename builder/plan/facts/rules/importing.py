@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from builder.core.import_proof import PYTHON, Missing
 from builder.core.module_names import BY_OLD_PROTOC
+from builder.core.versions import WITH_PKG_RESOURCES
 from builder.plan.facts.rules.finding import Finding, Outcome, Value
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.rules.linking import debian_package
@@ -86,9 +87,10 @@ def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple
             f" {giver}: the import ends; take {way}"
         ), (takes, Value("does not take", one.argument, Source("wheel", giver)))
     if not giver:
+        added = WITH_PKG_RESOURCES if one.lacked == "pkg_resources" else "it"
         return (
             f"{taker}{through} imports {one.lacked}, which nothing in the lock brings and {one.taker} does "
-            f"not ask for: the import ends; add it to pip, or take another release of {one.taker}"
+            f"not ask for: the import ends; add {added} to pip, or take another release of {one.taker}"
         ), (takes,)
     way = f"another release of {one.taker}"
     way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"

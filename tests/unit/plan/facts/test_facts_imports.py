@@ -84,6 +84,20 @@ def test_a_module_that_no_wheel_brings_is_refused_where_a_base_has_none(
         assert "imports click, which nothing in the lock brings" in found[0][1]
 
 
+def test_pip_brings_its_own_modules_to_no_other_wheel(cell, tmp_path) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import pkg_resources\n"})
+    inside = {
+        "pip/__init__.py": "",
+        "pip/__main__.py": "import sys\nsys.path.insert(0, '.')\n",
+        "pip/_vendor/pkg_resources/__init__.py": "",
+    }
+    found = judged(cell, tmp_path, taker, wheel("pip", "26.3", inside), base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"]
+    assert "imports pkg_resources, which nothing in the lock brings" in found[0][1]
+    assert "add setuptools<82 to pip" in found[0][1]
+    assert judged(cell, tmp_path / "other", taker, wheel("other", "26.3", inside), base=rootfs()) == []
+
+
 def test_a_list_of_a_machine_is_taken_as_it_is(make, tmp_path) -> None:
     cell = make(
         *("torch==2.11.0", "taker==1.0"),
