@@ -91,8 +91,11 @@ def resolve(
         say_origins(found, own=not gpu and driver is None)
         if output is None:
             show(found.text.removesuffix("\n"))
-        if (by_pip := pip_line(found.proposals[0].cell)) is not None:
-            say(f"the first by pip alone, on Python {found.proposals[0].cell.python}: {by_pip}")
+        first = found.proposals[0].cell
+        if (by_pip := pip_line(first)) is not None:
+            say(f"the first by pip alone, on Python {first.python}: {by_pip}")
+            if first.cuda.packages:
+                say(_PATHS)
     file = output or Path("matrices") / f"{_title(found)}.yaml"
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
@@ -101,6 +104,12 @@ def resolve(
 
 def _title(found: ProposedMatrix) -> str:
     return found.demand.frameworks[0].name
+
+
+_PATHS = (
+    "  a framework that looks for NVIDIA's libraries by name alone needs site-packages/nvidia/*/lib in "
+    "LD_LIBRARY_PATH then, which an image and `rtbuild venv` set"
+)
 
 
 def pip_line(cell: Cell) -> str | None:

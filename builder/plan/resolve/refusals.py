@@ -58,7 +58,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
         ways = list(_close_releases(demand, culprits, first))
     else:
-        left_open = _left_open(found, demand)
+        unread = list(_older_elsewhere(demand))
+        left_open = bool(unread) or _left_open(found, demand)
         ask = functools.partial(search, available=available, enough=1, most=_MOST)
         culprits = _culprits(demand, first, ask, left_open=left_open)
         if culprits:
@@ -74,6 +75,7 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         reasons = _reasons(asked, demanded)
         if not found.refused and demanded != demand:
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
+        reasons += unread
         ways = list(_ways_out(demand, culprits, first))
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
@@ -165,6 +167,19 @@ def _left_open(found: Search, demand: Demand) -> bool:
     """Whether a candidate is refused by nothing, and only a value is not known that decides."""
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     return any(Outcome.of(findings) is Outcome.UNKNOWN for findings in judged)
+
+
+def _older_elsewhere(demand: Demand) -> Iterator[str]:
+    """Of frameworks whose older builds nobody reads, that these may serve the driver that is asked for."""
+    for wish in demand.frameworks if demand.driver is not None else ():
+        table, least = load().table(wish.name), lower_bound(wish.parsed)
+        before = table.elsewhere_before
+        if before is None or (least is not None and release(least) >= release(before)):
+            continue
+        yield (
+            f"not known: {table.title} before {before}, whose builds with CUDA lie on a page of its maker's "
+            "that is no package index"
+        )
 
 
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:

@@ -288,6 +288,14 @@ def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) ->
         resolve("torch", "torchvision==0.23.0", index=index)
 
 
+@pytest.mark.parametrize(("text", "told"), [("cupy-cuda11x==13.6.0", True), ("torch==2.7.1", False)])
+def test_the_line_for_pip_says_where_the_loader_has_to_look(text: str, *, told: bool, capsys) -> None:
+    assert resolve(text, index=None, gpus=("RTX3060",), driver="470", limit=1) == 0
+    shown = capsys.readouterr().err
+    assert "by pip alone" in shown
+    assert ("nvidia/*/lib in LD_LIBRARY_PATH" in shown) is told
+
+
 def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:
     class Lacking(Offered):
         """The double of a resolver, in uv's words."""

@@ -170,6 +170,14 @@ def test_a_driver_that_may_do_for_another_card(text: str, gpu: str, driver: str)
     assert "`gpus` says which card it is" not in said.message
 
 
+def test_older_builds_that_nobody_reads_leave_an_old_driver_open() -> None:
+    """JAX before 0.4.22 has its builds with CUDA 11 on a page of Google's."""
+    said = refusal("jax", gpus=("RTX3060",), driver="470")
+    assert isinstance(said, NotKnownError)
+    assert "JAX before 0.4.22" in said.message
+    assert not isinstance(refusal("jax>=0.5", gpus=("RTX3060",), driver="470"), NotKnownError)
+
+
 def test_a_package_that_asks_for_no_pytorch_is_taken_in_the_release_that_goes_with_it() -> None:
     """torchaudio 2.11 has no requirement, and is linked with CUDA 13."""
     found = proposals("torch==2.4.0", "torchaudio", gpus=("A100",), driver="535", python="3.11")
