@@ -323,21 +323,10 @@ def _before_removal(remedies):
     return "%s<%s" % (name, release) if release and alone else None
 
 
-_LAST_FOR_INTEL_MACS = {
-    "torch": "2.2.2",
-    "torchvision": "0.17.2",
-    "torchaudio": "2.2.2",
-    "onnxruntime": "1.23.2",
-    "tensorflow": "2.16.2",
-    "jaxlib": "0.4.38",
-}
-"""The last releases with wheels for macOS on x86-64: https://github.com/pytorch/pytorch/issues/114602"""
-
-
 def _intel_mac_release(remedies):
     """The last release for Intel Macs of the package that a line of an installer's is about."""
     name = str(remedies.detail.get("what")).partition("==")[0].lower()
-    last = _LAST_FOR_INTEL_MACS.get(name)
+    last = read_patterns()["intel-macs"].get(name)
     return "%s==%s" % (name, last) if last and getattr(remedies.here, "intel_mac", False) else None
 
 
