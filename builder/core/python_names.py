@@ -1,8 +1,9 @@
 """Modules and names of the standard library that some releases of Python 3 lack.
 
-Up to Python 3.13 they are what interpreters have: ``scripts/python-names`` asks them and writes the table. Of
-3.14 they are from the page "What's New in Python 3.14", section Removed, and the notes "Added in version" of
-https://docs.python.org/3/library/ (read 2026-11-28). Names that no release on record lacks stand nowhere.
+Up to Python 3.13 they are what interpreters have: ``scripts/python-names`` asks them and writes the table. A
+name that came or went with a patch (``tarfile.data_filter``) stands nowhere, nor one that no release lacks.
+Python 3.14 is from the page "What's New in Python 3.14", section Removed, and the notes "Added in version" of
+https://docs.python.org/3/library/ (read 2026-11-28).
 """
 
 import functools
