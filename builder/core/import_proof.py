@@ -11,13 +11,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import ModuleType
 from typing import NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
 from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, value
 from builder.core.module_names import BY_OLD_PROTOC, Called, DecidedTest, Effects, Guard, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
+from builder.core.versions import canonical, requirement
 
 _DEEPEST = 40
 _PROTOBUF = ("google.protobuf", "descriptor")
@@ -169,6 +169,8 @@ class Missing:
     it, ``taker`` itself if nobody else does."""
     error: str = ""
     """The exception that this raises, if its name is known."""
+    library: str = ""
+    """The library that it opens by this name and does not find."""
     aside: bool = False
     """Whether it is the import of a module beside the package's own."""
     root: str = ""
@@ -486,11 +488,11 @@ class ImportSet:
         inner = Executed()
         self._take(module, found, branch.true if answer else branch.false, inner, depth)
         outcome.executed.extend(inner.executed)
-        giver, lacked = self._decides(found, branch.test)
+        giver, library = self._decides(found, branch.test)
         for one in inner.lacks:
             ours = bool(one.ends) and one.giver == self.owner(module)
-            text = _opens(lacked) if lacked else one.ends
-            outcome.lacks.append(replace(one, giver=giver, ends=text) if ours else one)
+            text = _opens(library) if library else one.ends
+            outcome.lacks.append(replace(one, giver=giver, ends=text, library=library) if ours else one)
 
     def _guarded(self, module: str, found: ModuleNames, guard: Guard, outcome: Executed, depth: int) -> None:
         """A ``try``: if its block certainly raises what its first handler gets, that is executed."""
@@ -520,7 +522,7 @@ class ImportSet:
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:
         """What a statement ends with, if the wheels of the set are such that it raises."""
         own = self.owner(module) or ""
-        text, giver = end.about[0] if end.about else "", own
+        text, giver, library = end.about[0] if end.about else "", own, ""
         match end.kind:
             case "python":
                 giver = PYTHON
@@ -540,14 +542,16 @@ class ImportSet:
             case "library":
                 if (lacked := self.lacks_library(end.about)) is None:
                     return None
-                text, giver = _opens(lacked), ""
+                text, giver, library = _opens(lacked), "", lacked
             case "installed":
                 if (lacking := self._not_installed(text)) is None:
                     return None
                 text, giver = lacking
             case _:
                 return None
-        return Missing(module, end.line, module, None, ends=text, error=end.error, giver=giver)
+        return Missing(
+            module, end.line, module, None, ends=text, error=end.error, library=library, giver=giver
+        )
 
     def lacks_library(self, names: Iterable[str]) -> str | None:
         """One of several names of a library, if none of them is that of one that is there."""
@@ -558,11 +562,10 @@ class ImportSet:
 
     def _not_installed(self, text: str) -> tuple[str, str] | None:
         """What is told of a requirement whose metadata is asked for and is not there, and whose."""
-        try:
-            asked = Requirement(text)
-        except InvalidRequirement:
+        asked = requirement(text)
+        if asked is None:
             return None
-        name = re.sub(r"[-_.]+", "-", asked.name).lower()
+        name = canonical(asked.name)
         wheel = self._wheel(name)
         if wheel is None:
             said = f"asks for the metadata of {name}, which is not in the lock"
@@ -578,7 +581,7 @@ class ImportSet:
             kind, *names = expression
             if kind == "library" and self.library(names[0]) is False:
                 return None
-            wheel = self._wheel(re.sub(r"[-_.]+", "-", names[0]).lower()) if kind == "installed" else None
+            wheel = self._wheel(canonical(names[0])) if kind == "installed" else None
             text = self._version(found, names) if kind == "of" else wheel.version if wheel else None
             if text is None:
                 raise UnknownValueError
@@ -595,7 +598,7 @@ class ImportSet:
         if kind == "library":
             return "", name
         if kind == "installed":
-            return re.sub(r"[-_.]+", "-", name).lower(), ""
+            return canonical(name), ""
         return (self.owner(found.bound[name][0]) or "") if name in found.bound else "", ""
 
     def _version(self, found: ModuleNames, chain: Sequence[str]) -> str | Version | None:
@@ -869,6 +872,7 @@ class _Walk:
                 module,
                 None,
                 ends=text,
+                library=lacked,
                 doubt=True,
                 root=self.roots[module],
                 taker=taker,

@@ -392,6 +392,8 @@ def misplaced_flags(node: ast.Call) -> bool:
         re.compile(text.lstrip() if len(node.args) > 1 or node.keywords else text)
     except re.error as problem:
         return "global flags not at the start" in str(problem)
+    except (OverflowError, RecursionError):  # the flags were not come to
+        return False
     return False
 
 

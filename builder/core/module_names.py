@@ -336,9 +336,8 @@ def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
         text = _decoded(content)
         reader = _Reader(module, text, package=package)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of others' escapes and comparisons
-            tree = ast.parse(content)
-        return reader.read(tree)
+            warnings.simplefilter("ignore")  # of others' escapes, comparisons and regular expressions
+            return reader.read(ast.parse(content))
     except SyntaxError as problem:
         return _not_parsed(problem)
     except (ValueError, LookupError, RecursionError, MemoryError):

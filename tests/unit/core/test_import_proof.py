@@ -632,6 +632,8 @@ def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
         ("list = f()\nlist[1]", ()),
         ("x = int | None if FLAG else 1", ()),
         ("import re\nre.compile('a(?i)b')", range(11, 15)),
+        ("import re\nre.compile('a{99999999999999}(?i)b'), re.compile('[[a](?i:b)')", ()),
+        (f"import re\nre.compile('{'(' * 3000}a{')' * 3000}(?i)')", ()),
         ("import re\nre.compile('(?i)b'), re.compile('a(?i:b)'), re.compile(' (?x)b', re.X)", ()),
         (
             "from dataclasses import dataclass\n@dataclass\nclass A: pass\n@dataclass\nclass B:\n    a: A = A()",

@@ -1,6 +1,5 @@
 """Whether the packages of a locked set can be imported: the proof by imports, out of its wheels."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from builder.core.import_proof import PYTHON, Missing
@@ -27,14 +26,16 @@ def imports(stack: Stack) -> Iterator[Finding]:
             text, values = _ended(stack, one, taker, giver)
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
-        if one.aside:
-            module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            where = f"import {one.chain[0] if one.chain else module}"
-            text = text.replace(
-                "the import ends", f"`{where}`, which is not the import of {one.root}, ends", 1
-            )
         unsure = one.aside or (one.doubt and bool(one.ends))
         yield Finding(Outcome.WARNS if unsure else worst, text, values)
+
+
+def _end(one: Missing) -> str:
+    """The import that ends."""
+    if not one.aside:
+        return "the import ends"
+    module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"`import {one.chain[0] if one.chain else module}`, which is not the import of {one.root}, ends"
 
 
 def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
@@ -47,10 +48,9 @@ def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tup
     elif one.giver and one.giver != one.taker:
         way += f" or of {one.giver}"
         values.append(Value("is there", giver, Source("wheel", giver)))
-    elif found := re.search(r"the library (\S+?),? ", one.ends):
-        row = load().library_named(found[1])
-        way = f"write {debian_package(stack, row)} into `apt`" if row is not None else way
-    end = "whether its import does so is not known" if one.doubt else "the import ends"
+    elif (row := load().library_named(one.library) if one.library else None) is not None:
+        way = f"write {debian_package(stack, row)} into `apt`"
+    end = "whether its import does so is not known" if one.doubt else _end(one)
     return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values)
 
 
@@ -71,7 +71,7 @@ def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple
     if one.giver == PYTHON:
         return (
             f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {python} does not"
-            f" have: the import ends; take another release of {one.taker}, or of Python"
+            f" have: {_end(one)}; take another release of {one.taker}, or of Python"
         ), (takes, Value("not there", one.lacked, Source("wheel", taker)))
     if one.generated:
         by = "a protoc before 3.19" if _is_old(one) else f"protobuf {one.generated}"
@@ -84,17 +84,17 @@ def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple
         way = f"another release of {one.taker} or of {giver}"
         return (
             f"{taker}{through} calls {one.lacked} with the argument {one.argument}, which it does not take in"
-            f" {giver}: the import ends; take {way}"
+            f" {giver}: {_end(one)}; take {way}"
         ), (takes, Value("does not take", one.argument, Source("wheel", giver)))
     if not giver:
         added = WITH_PKG_RESOURCES if one.lacked == "pkg_resources" else "it"
         return (
             f"{taker}{through} imports {one.lacked}, which nothing in the lock brings and {one.taker} does "
-            f"not ask for: the import ends; add {added} to pip, or take another release of {one.taker}"
+            f"not ask for: {_end(one)}; add {added} to pip, or take another release of {one.taker}"
         ), (takes,)
     way = f"another release of {one.taker}"
     way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"
     return (
         f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {giver} does not have:"
-        f" the import ends; take {way}"
+        f" {_end(one)}; take {way}"
     ), (takes, Value("not there", one.lacked, Source("wheel", giver)))
