@@ -174,12 +174,11 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
     for wish in demand.frameworks if demand.driver is not None else ():
         table, least = load().table(wish.name), lower_bound(wish.parsed)
         before = table.elsewhere_before
-        if before is None or (least is not None and release(least) >= release(before)):
-            continue
-        yield (
-            f"not known: {table.title} before {before}, whose builds with CUDA lie on a page of its maker's "
-            "that is no package index"
-        )
+        if before is not None and (least is None or table.on_its_makers_page(least)):
+            yield (
+                f"not known: {table.title} before {before}, whose builds with CUDA lie on a page of its "
+                "maker's that is no package index"
+            )
 
 
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:

@@ -70,7 +70,7 @@ _FILES = {
     "pylock.toml": "--from-pylock",
 }
 """Ends of the names of files that are read, and the option that names one."""
-_PLAIN_ENDS = {".txt", ".in", ".yml", ".yaml"}
+_PLAIN_ENDS = (".txt", ".in", ".yml", ".yaml")
 """The ones that files of all kinds have."""
 _OTHERS = re.compile(
     r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)\s*"
@@ -249,7 +249,7 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         if _VERSION.fullmatch(text):
             said = f"the command line: {quoted(text)} is a version, and no package"
             raise UsageError(said, hint=f"did you mean {before}=={text}?")
-        if option := next((name for ends, name in _FILES.items() if text.lower().endswith(ends)), None):
+        if option := _option_for(text):
             said = f"the command line: {quoted(text)} is the name of a file, and no package"
             path = shlex.quote(quoted(text))
             matrix = f"; a matrix is judged by `rtbuild check {path}`" * (option == "--conda")
@@ -261,6 +261,11 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         before = text
         found.add(text, "the command line")
     return found
+
+
+def _option_for(name: str) -> str | None:
+    """The option that reads a file of that name."""
+    return next((option for end, option in _FILES.items() if name.lower().endswith(end)), None)
 
 
 def _is_folder(path: Path) -> bool:
@@ -275,8 +280,8 @@ def _refuse_folder(folder: Path, package: str = "") -> NoReturn:
     ways = [
         f"`rtbuild resolve {option} {shlex.quote(quoted(str(folder / name)))}`"
         for name in names
-        for end, option in _FILES.items()
-        if name.lower().endswith(end) and (end not in _PLAIN_ENDS or re.match(r"(?i)require|env|conda", name))
+        if (option := _option_for(name))
+        and (not name.endswith(_PLAIN_ENDS) or re.match(r"(?i)require|env|conda", name))
     ]
     hint = f"{' or '.join(ways[:3])} reads a file of it" if ways else "no file in it is read"
     raise UsageError(f"{quoted(str(folder))!r} is a folder", hint=hint + package)

@@ -322,8 +322,8 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     if since is not None and meant_for is not None and release(meant_for) >= release(since):
         reason = f"of {wish} ({wish.place}) nothing is on record: {table.title} has it on an index of its own"
         return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
-    before, exact = table.elsewhere_before, pinned(wish.parsed)
-    if before is not None and exact is not None and release(exact) < release(before):
+    exact = pinned(wish.parsed)
+    if exact is not None and table.on_its_makers_page(exact):
         reason = f"of {wish} ({wish.place}) nothing is on record: its build with CUDA lies on a page of its"
         reason += (
             " maker's that is no package index; `rtbuild check` of a matrix whose `index` has it decides"

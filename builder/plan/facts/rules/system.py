@@ -150,7 +150,7 @@ def _on_its_makers_page(framework: CellFramework) -> bool:
         return False
     if row is not None:
         return not row.default
-    return table.elsewhere_before is not None and not at_least(version, table.elsewhere_before)
+    return table.on_its_makers_page(version)
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:

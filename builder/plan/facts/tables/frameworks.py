@@ -273,6 +273,10 @@ class FrameworkTable:
         names = [distribution] if distribution else self._distributions
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
+    def on_its_makers_page(self, version: str) -> bool:
+        """Whether the release's build with CUDA lies on a page of its maker's alone, which is no index."""
+        return self.elsewhere_before is not None and release(version) < release(self.elsewhere_before)
+
     def no_such_release(self, version: str, distribution: str) -> str | None:
         """The sentence for a version that the index does not list between releases that it lists."""
         try:
