@@ -165,8 +165,8 @@ class Missing:
     generated: str = ""
     """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
     ends: str = ""
-    """What the module does that ends the import by itself; nothing lacks then, and ``giver`` is who refuses
-    it, ``taker`` itself if nobody else does."""
+    """The statement of the module that ends the import by itself, for the user. Nothing is lacking then, and
+    ``giver`` is the distribution that refuses it, ``taker`` itself if no other does."""
     error: str = ""
     """The exception that this raises, if its name is known."""
     library: str = ""
@@ -481,7 +481,7 @@ class ImportSet:
     def _branched(
         self, module: str, found: ModuleNames, branch: DecidedTest, outcome: Executed, depth: int
     ) -> None:
-        """The way that a test takes, if the set decides it."""
+        """Take the branch of a test that the set decides."""
         answer = self._answer(found, branch.test)
         if answer is None:
             return
@@ -495,7 +495,7 @@ class ImportSet:
             outcome.lacks.append(replace(one, giver=giver, ends=text, library=library) if ours else one)
 
     def _guarded(self, module: str, found: ModuleNames, guard: Guard, outcome: Executed, depth: int) -> None:
-        """A ``try``: if its block certainly raises what its first handler gets, that is executed."""
+        """Take a ``try``. If the first handler certainly gets an exception of the block, it is executed."""
         trial, inner = Executed(), Executed()
         self._take(module, found, guard.trial, trial, depth)
         outcome.executed.extend(trial.executed)
@@ -520,7 +520,7 @@ class ImportSet:
                 outcome.lacks.append(ended if one.ends and ended is not None else one)
 
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:
-        """What a statement ends with, if the wheels of the set are such that it raises."""
+        """The end of the import by a statement, if it raises beside the wheels of the set."""
         own = self.owner(module) or ""
         text, giver, library = end.about[0] if end.about else "", own, ""
         match end.kind:
@@ -561,7 +561,7 @@ class ImportSet:
         return next((name for name, there in known.items() if there is False), None)
 
     def _not_installed(self, text: str) -> tuple[str, str] | None:
-        """What is told of a requirement whose metadata is asked for and is not there, and whose."""
+        """(text for the user, distribution at fault) if the set does not meet a requirement."""
         asked = requirement(text)
         if asked is None:
             return None

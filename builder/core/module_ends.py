@@ -1,7 +1,7 @@
-"""What ends the import of a module although nothing that it imports is lacking, read without running it.
+"""Statements that end the import of a module by themselves, read without running it.
 
-That are its own checks of what is installed, libraries that it opens by name, and what a release of Python,
-or of pydantic, refuses.
+They check the installed packages, open a library by its name, or are refused by a release of Python or of
+pydantic.
 """
 
 import ast
@@ -22,14 +22,15 @@ Expression = list[Any]
 
 
 class Ends(NamedTuple):
-    """What raises where it is executed."""
+    """A statement that raises when it is executed."""
 
     line: int
     kind: str
     """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``library`` and
     ``installed``, by what the set has."""
     about: tuple[str, ...]
-    """What is told of it; or the texts by which it is asked for, and after that what is told."""
+    """``library``: its names; ``installed``: the requirement; else the text for the user, and the dotted name
+    that decides."""
     error: str = ""
     """The exception, if its name is known."""
     pythons: int = ALWAYS
@@ -45,7 +46,7 @@ def since(minor: int) -> int:
 
 
 class UnknownValueError(Exception):
-    """Nobody knows what an expression is."""
+    """The value of an expression is not known."""
 
 
 _COMPARES: dict[str, Callable[[Any, Any], bool]] = {
@@ -73,7 +74,7 @@ _UNKNOWN: Expression = ["?"]
 
 
 def value(expression: Expression, leaf: Callable[[Expression], Any]) -> Any:
-    """What an expression is, ``leaf`` giving what the set decides. Raises UnknownValueError."""
+    """The value of an expression. ``leaf`` gives those that the set decides. Raises UnknownValueError."""
     kind, *parts = expression
     if kind in _LEAVES:
         return leaf(expression)
@@ -159,8 +160,8 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 
 class ExpressionReader:
-    """Makes expressions of those of a source. ``names``: values of names; ``module``: the dotted names that a
-    chain of names certainly is, empty if it may be another thing."""
+    """Translates the expressions of a source. ``names``: the values of names; ``module``: the dotted names
+    that a chain of names certainly stands for, empty if it may be another thing."""
 
     def __init__(self, module: Callable[[tuple[str, ...]], set[str]]) -> None:
         self.names: dict[str, Expression] = {}
@@ -261,7 +262,7 @@ _OPENERS = {"CDLL", "PyDLL", "LoadLibrary", "dlopen", *_FINDERS}
 
 
 def called(node: ast.expr) -> str:
-    """The last name of what is called."""
+    """The last name of the function that is called."""
     function = node.func if isinstance(node, ast.Call) else node
     return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
@@ -292,10 +293,10 @@ def _libraries(nodes: Sequence[ast.expr]) -> list[str]:
 
 
 def opened(node: ast.Call, functions: Callable[[str], ast.AST | None]) -> tuple[str, ...]:
-    """Names of which a call opens the first that is there, or raises; empty for another call."""
+    """The names of a library that a call tries to open before it raises; empty for another call."""
     name = called(node)
     if any(isinstance(one.value, ast.Constant) and one.value.value is True for one in node.keywords):
-        return ()  # of weasyprint's: that it may be absent
+        return ()  # the library may be absent, as by weasyprint's allow_fail=True
     function = functions(name) if isinstance(node.func, ast.Name) else None
     direct = function is None and name in _OPENERS - _FINDERS and len(_libraries(node.args)) == 1
     helper = isinstance(function, ast.FunctionDef) and _opens_or_raises(function)
@@ -317,9 +318,9 @@ def _opens_or_raises(function: ast.FunctionDef) -> bool:
 
 
 def looked_for(loop: ast.For, every: Iterable[str]) -> tuple[str, ...]:
-    """Names that a loop tries as those of libraries, to raise if none is there.
+    """The names of a library that a loop tries before it raises.
 
-    ``every``: those that the source names, of which another function may give some.
+    ``every``: all names in the source; a function that the loop calls may give some of them.
     """
     raises = bool(loop.orelse) and isinstance(loop.orelse[-1], ast.Raise)
     calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in ast.walk(loop))
@@ -336,7 +337,7 @@ def mentioned(tree: ast.Module) -> set[str]:
     return found
 
 
-# -- what a release of Python refuses
+# -- statements that a release of Python refuses
 
 _TYPES = {"list", "dict", "tuple", "set", "frozenset", "type"}
 _BUILTINS = {*_TYPES, "int", "str", "float", "bool", "bytes", "object", "complex"}
@@ -381,7 +382,7 @@ def type_errors(
 
 
 def misplaced_flags(node: ast.Call) -> bool:
-    """Whether an expression has flags for the whole of it elsewhere than in its beginning."""
+    """Whether a regular expression has its global flags elsewhere than at its start."""
     first = node.args[0] if node.args else None
     if called(node) not in _OF_RE or not isinstance(first, ast.Constant) or not isinstance(first.value, str):
         return False
@@ -447,7 +448,7 @@ def is_dataclass(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]
 
 
 def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """(line, field, what is called) of the fields of a dataclass whose default a call makes."""
+    """(line, field, called name) of the fields of a dataclass whose default a call makes."""
     for one in own.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             hint = ast.unparse(one.annotation)
@@ -457,7 +458,7 @@ def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, .
                 yield one.lineno, one.target.id, chain
 
 
-# -- what pydantic 2 refuses of what is written for pydantic 1
+# -- code for pydantic 1 that pydantic 2 refuses
 # https://docs.pydantic.dev/latest/errors/usage_errors/
 
 
@@ -483,7 +484,7 @@ def refused_decorators(function: ast.FunctionDef) -> Iterator[tuple[int, str, tu
 
 
 def refused_field(call: ast.Call) -> str:
-    """What is told of a field's argument; empty without one."""
+    """The text for the user about an argument that pydantic 2 refuses; empty without one."""
     removed = {"Field": ("const", "regex", "unique_items"), "conlist": ("unique_items",)}
     for word in call.keywords:
         nothing = isinstance(word.value, ast.Constant) and word.value.value is None

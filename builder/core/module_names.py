@@ -146,16 +146,16 @@ class Signature(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A ``try`` that gets what its block may raise."""
+    """A ``try`` whose handlers may get an exception of its block."""
 
     tried: tuple[Taken, ...]
-    """Imports, any of which the first handler gets if it fails."""
+    """Imports. If one fails, the first handler gets its exception."""
     trial: "Effects"
-    """What else its block does that may raise."""
+    """The other effects of the block that may raise."""
     kinds: tuple[tuple[str, ...], ...]
     """Exceptions of each handler, by their names; ``*`` for all."""
     instead: "Effects"
-    """What the first handler does."""
+    """The effects of the first handler."""
 
 
 class DecidedTest(NamedTuple):
@@ -400,9 +400,9 @@ class _Reader:
         self.versions: dict[str, str] = {}
         self.hidden: list[str] = []
         self.never = False
-        """Whether what it is in is executed on no Linux: below ``if TYPE_CHECKING``."""
+        """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
         self.initial: dict[str, Expression | None] = {}
-        """Of names that functions bind, nothing that they are at first."""
+        """None or False, if a name is bound to it first; None for another first value."""
 
     def texts(self, tree: ast.Module) -> None:
         """What the text alone tells, functions aside that :mod:`.lazy_names` knows."""
@@ -569,12 +569,12 @@ class _Reader:
                 pythons = 0  # what follows may not be executed
 
     def forget(self, names: Iterable[str]) -> None:
-        """Of these names it is not known any more what they are."""
+        """Forget the values of names that are bound anew."""
         for name in names:
             self.reading.names.pop(name, None)
 
     def end(self, line: int, kind: str, about: Sequence[str], pythons: int, error: str = "") -> None:
-        """What raises here."""
+        """Note a statement that raises here."""
         if pythons:
             self.out.ends.append(Ends(line, kind, tuple(about), error, pythons))
 
@@ -627,7 +627,7 @@ class _Reader:
         return name in self.names or any(name in names for names in self.shadows)
 
     def ended(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
-        """What a call raises by itself."""
+        """Note a call that raises by itself."""
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         names = self.dotted(chain)
         if names and names <= METADATA and isinstance(first, str):
@@ -953,7 +953,7 @@ class _Collected:
     branches: "list[tuple[Expression, _Collected, _Collected]]" = field(default_factory=list)
 
     def raising(self) -> "_Collected":
-        """What may raise for another reason than an import, taken out of it."""
+        """Take out the effects that may raise for another reason than an import."""
         found = _Collected(called=self.called, ends=self.ends, branches=self.branches)
         self.called, self.ends, self.branches = [], [], []
         return found
