@@ -152,14 +152,15 @@ def _proven(
 
 
 def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
-    """Whether a library that is opened by a name is among a Debian rootfs's, or in a wheel; None if nobody
+    """Whether a library that is opened by a name is in a wheel or among a Debian rootfs's; None if nobody
     knows."""
-    stem = name.removeprefix("lib").partition(".so")[0]
+    stem = re.escape(name.removeprefix("lib").partition(".so")[0])
+    bundled = re.compile(rf"(?:.*/)?lib{stem}(?![A-Za-z0-9])[^/]*")  # libGL is not libGLX
+    if any(bundled.fullmatch(path) for one in shelf.values() for path in one.libraries):
+        return True
     row = load().library_named(name)
     if row is None or debs is None:
         return None
-    if any(f"lib{stem}" in path.rpartition("/")[2] for one in shelf.values() for path in one.libraries):
-        return True
     return any(package in debs for package in row.packages)
 
 

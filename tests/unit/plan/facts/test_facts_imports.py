@@ -464,6 +464,9 @@ def test_a_library_that_an_import_opens_is_named_with_its_package(cell, tmp_path
     ((outcome, text),) = judged(cell, tmp_path, taker)
     assert (outcome, text.rpartition("; ")[2]) == ("impossible", "write libzbar0 into `apt`")
     assert judged(cell, tmp_path / "with", taker, base=rootfs("libzbar0")) == []
+    for number, (name, missing) in enumerate((("libzbar-0a1b2c3d.so.0", 0), ("libzbarx.so.0", 1))):
+        other = wheel("other", "1.0", {f"other.libs/{name}": ""})
+        assert len(judged(cell, tmp_path / f"bundled{number}", taker, other)) == missing
     registry = lock_registry_base()
     assert judged(cell, tmp_path / "other", taker, base=registry) == [], "nobody read what that base has"
 
