@@ -13,7 +13,7 @@ from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.plan.facts.rules import Outcome, platform_of
-from builder.plan.lock import pip_install
+from builder.plan.lock import LOADER_FOLDERS, pip_install
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
@@ -95,7 +95,7 @@ def resolve(
         if (by_pip := pip_line(first)) is not None:
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
             if first.cuda.packages:
-                say(_PATHS)
+                say(f"  {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
     file = output or Path("matrices") / f"{_title(found)}.yaml"
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
@@ -104,12 +104,6 @@ def resolve(
 
 def _title(found: ProposedMatrix) -> str:
     return found.demand.frameworks[0].name
-
-
-_PATHS = (
-    "  a framework that looks for NVIDIA's libraries by name alone needs site-packages/nvidia/*/lib in "
-    "LD_LIBRARY_PATH then, which an image and `rtbuild venv` set"
-)
 
 
 def pip_line(cell: Cell) -> str | None:

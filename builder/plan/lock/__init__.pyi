@@ -1,5 +1,5 @@
 from .changes import LockChange, Outdated, in_order, outdated
-from .export import Form, Place, lost_by, pip_install, written
+from .export import LOADER_FOLDERS, Form, Place, lost_by, pip_install, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .from_source import (
     BuildRoot,
@@ -15,6 +15,7 @@ from .pinning import movable, pin, requirements
 from .wheel_layers import Group, groups_of, stands_alone
 
 __all__ = [
+    "LOADER_FOLDERS",
     "BuildRoot",
     "Form",
     "Group",

@@ -34,6 +34,12 @@ def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
     return shlex.join(["pip", "install", *wanted, *extra])
 
 
+LOADER_FOLDERS = (
+    "a framework that does not find NVIDIA's libraries by itself needs their folders, "
+    "site-packages/nvidia/*/lib, in LD_LIBRARY_PATH"
+)
+
+
 def lost_by(pinned: Pinned) -> list[str]:
     """The parts of the image that no export carries, a sentence each."""
     cell = pinned.cell
@@ -41,10 +47,7 @@ def lost_by(pinned: Pinned) -> list[str]:
     if cell.cuda.provider == "base":
         found[0] += ", and with it CUDA and cuDNN: the system has to have them"
     if cell.cuda.provider == "wheels":
-        found.append(
-            "the loader's list of the folders of NVIDIA's wheels: a framework that does not find cuDNN by "
-            "itself needs them, nvidia/*/lib, in LD_LIBRARY_PATH"
-        )
+        found.append(f"the loader's list of the folders of NVIDIA's wheels: {LOADER_FOLDERS}")
         if pinned.has_cudnn8:
             found.append("the link libnvrtc.so to NVIDIA's libnvrtc.so.*, by which cuDNN 8 opens it")
     if pinned.apt:

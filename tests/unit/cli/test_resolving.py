@@ -293,7 +293,7 @@ def test_the_line_for_pip_says_where_the_loader_has_to_look(text: str, *, told: 
     assert resolve(text, index=None, gpus=("RTX3060",), driver="470", limit=1) == 0
     shown = capsys.readouterr().err
     assert "by pip alone" in shown
-    assert ("nvidia/*/lib in LD_LIBRARY_PATH" in shown) is told
+    assert ("nvidia/*/lib, in LD_LIBRARY_PATH" in shown) is told
 
 
 def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:

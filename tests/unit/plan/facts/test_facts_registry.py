@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builder.core import resources
-from builder.core.versions import canonical, requirement
+from builder.core.versions import WITH_PKG_RESOURCES, canonical, requirement
 from builder.plan.facts.rules import linking
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -22,6 +22,7 @@ from builder.plan.facts.tables.probe_facts import portable
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
+from builder.verify.cudnn_verify.common.package_facts import _DISTRIBUTIONS
 from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
@@ -193,3 +194,14 @@ def test_a_package_that_one_table_names_has_a_table_of_its_releases() -> None:
         and not any(re.fullmatch(packages, name) for packages in brought)
     }
     assert unknown == WITHOUT_A_TABLE
+
+
+def test_the_probe_installs_for_a_module_what_the_tables_name_in_its_place() -> None:
+    owners = [set(row.names) for row in tables.load().same_files]
+    mistaken = tables.load().mistaken_names
+    both = {name: package for name, package in _DISTRIBUTIONS.items() if name in mistaken}
+    assert set(both) >= {"cv2", "sklearn", "skimage"}
+    for name, package in both.items():
+        pair = {package, mistaken[name].instead}  # OpenCV's distributions own one file
+        assert len(pair) == 1 or any(pair <= one for one in owners), name
+    assert _DISTRIBUTIONS["pkg-resources"] == WITH_PKG_RESOURCES
