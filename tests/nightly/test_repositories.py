@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from rtbuild_command import rtbuild
 
 from builder.plan.resolve.substitutes import PYTHONS_OWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.long
 
@@ -54,12 +59,22 @@ def answer(folder: Path, file: str) -> tuple[str, str]:
     return ("served" if lost else "near"), done.stderr
 
 
+@pytest.fixture(scope="module")
+def counts() -> Iterator[Counter[str]]:
+    """How many repositories have each answer so far; printed at the end, too, and after Ctrl-C."""
+    so_far: Counter[str] = Counter()
+    yield so_far
+    print(f"\n{dict(so_far)}", flush=True)
+
+
 @pytest.mark.parametrize("repository", COLLECTION, ids=lambda one: one["name"])
-def test_a_repository_is_served(repository: dict[str, str], tmp_path: Path) -> None:
+def test_a_repository_is_served(repository: dict[str, str], tmp_path: Path, counts: Counter[str]) -> None:
     file = Path(repository["path"]).name
     (tmp_path / file).write_text(repository["requirements"])
     found, words = answer(tmp_path, file)
-    print(f"\n{repository['year']} {repository['name']}: {found}\n{words}")
+    counts[found] += 1
+    line = f"{repository['year']} {repository['name']}: {found}, so far {dict(counts)}"
+    print(f"\n{line}\n{words}", flush=True)
     assert ORDER.index(found) >= ORDER.index(repository["answer"]), words
 
 
