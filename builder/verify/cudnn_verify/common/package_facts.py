@@ -1160,6 +1160,7 @@ PACKAGE_FACTS = {
     ),
     "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
     "kubernetes": lambda r: getattr(r.here, "kubernetes", False),
+    "podman": lambda r: getattr(r.here, "podman", False),
     "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),
     "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,
