@@ -1,5 +1,23 @@
 """The only place that talks to Docker: :class:`builder.image.engine.engine.Engine`."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .build import SavedImage as SavedImage, hint_for as hint_for
+    from .container import ProbeRun as ProbeRun
+    from .doctor import diagnose as diagnose, gpu_checks as gpu_checks
+    from .engine import Engine as Engine
+    from .facts import (
+        TOOLKIT_GUIDE as TOOLKIT_GUIDE,
+        TOOLKIT_SETUP as TOOLKIT_SETUP,
+        EngineFacts as EngineFacts,
+        GpuFacts as GpuFacts,
+        nvidia_smi as nvidia_smi,
+        without_engine as without_engine,
+    )
+    from .images import StoredImage as StoredImage
+    from .receive import passing_names as passing_names, sweep_passing as sweep_passing
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -1,5 +1,55 @@
 """Wheels become layers: read without being believed, laid out as pip would, kept as blobs in a store."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .archive import (
+        DEEPEST_PATH as DEEPEST_PATH,
+        LONGEST_PATH as LONGEST_PATH,
+        Archive as Archive,
+        Member as Member,
+    )
+    from .compression import DAMAGED as DAMAGED, codec as codec, decompressed as decompressed, plain as plain
+    from .convert import (
+        LAYOUT as LAYOUT,
+        obtain_layer as obtain_layer,
+        refuse_collisions as refuse_collisions,
+    )
+    from .excerpt import (
+        FORMAT as FORMAT,
+        Pack as Pack,
+        Packed as Packed,
+        excerpt_of as excerpt_of,
+        find_pack as find_pack,
+        is_library as is_library,
+        is_source as is_source,
+        keep_pack as keep_pack,
+    )
+    from .store import MEDIA_TYPES as MEDIA_TYPES, Layer as Layer, LayerStore as LayerStore, Lease as Lease
+    from .tar import (
+        END as END,
+        MTIME as MTIME,
+        TarEntry as TarEntry,
+        TarReader as TarReader,
+        file_header as file_header,
+        open_layer as open_layer,
+        padding as padding,
+        tar_layer as tar_layer,
+        write_folder as write_folder,
+    )
+    from .wheel import (
+        NAMED_FOR_PYTHON as NAMED_FOR_PYTHON,
+        SITE as SITE,
+        EntryPointError as EntryPointError,
+        Tree as Tree,
+        check_python as check_python,
+        check_tags as check_tags,
+        entry_points as entry_points,
+        parents as parents,
+        scripts as scripts,
+        style as style,
+    )
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -5,6 +5,18 @@ adds a system-call filter, a user of the program's own, limits, and what the pro
 back, and what each test tries, is in ``docs/threat-model.md``.
 """
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .bwrap import (
+        View as View,
+        environment as environment,
+        require as require,
+        run as run,
+        run_script as run_script,
+    )
+    from .watch import Limits as Limits, control_group as control_group
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

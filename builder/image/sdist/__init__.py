@@ -4,6 +4,12 @@ Foreign code runs in :mod:`builder.image.sandbox` alone: a Debian of its own, wi
 no file of this machine in reach. :mod:`.workshop` is the way in.
 """
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .advice import COMPILED as COMPILED, LACKS as LACKS, NETWORK as NETWORK
+    from .workshop import Workshop as Workshop
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

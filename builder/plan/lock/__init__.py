@@ -1,5 +1,45 @@
 """What a matrix resolves to, fixed by content: base digests, wheels and Debian packages by sha256."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .changes import (
+        LockChange as LockChange,
+        Outdated as Outdated,
+        in_order as in_order,
+        outdated as outdated,
+    )
+    from .export import (
+        LOADER_FOLDERS as LOADER_FOLDERS,
+        Form as Form,
+        Place as Place,
+        lost_by as lost_by,
+        pip_install as pip_install,
+        written as written,
+    )
+    from .file import (
+        LockEntry as LockEntry,
+        LockStatus as LockStatus,
+        lock_path as lock_path,
+        merge as merge,
+        pinned_cell as pinned_cell,
+        read_lock as read_lock,
+        state as state,
+        status as status,
+    )
+    from .from_source import (
+        BuildRoot as BuildRoot,
+        SdistBuilder as SdistBuilder,
+        build_root as build_root,
+        choose_sdist as choose_sdist,
+        compiler_system as compiler_system,
+        host_platform as host_platform,
+        sdist_version as sdist_version,
+        suite_of as suite_of,
+    )
+    from .pinning import movable as movable, pin as pin, requirements as requirements
+    from .wheel_layers import Group as Group, groups_of as groups_of, stands_alone as stands_alone
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -1,5 +1,24 @@
 """A matrix file to cells, and the selection among them."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .amendment import Replacement as Replacement, amend as amend, entry as entry
+    from .expand import PROFILE_PYTHON as PROFILE_PYTHON, cell_id as cell_id, load as load
+    from .nodes import (
+        Hole as Hole,
+        Items as Items,
+        Node as Node,
+        Problems as Problems,
+        Scalar as Scalar,
+        Table as Table,
+        compose as compose,
+        nearest as nearest,
+        read as read,
+    )
+    from .selection import Selection as Selection, matches as matches, select as select
+    from .values import DEBIAN_SUITES as DEBIAN_SUITES, BadValue as BadValue, seconds as seconds
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

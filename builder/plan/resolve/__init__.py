@@ -1,5 +1,24 @@
 """From requirements to cells: demands, possible cells, and whether there are wheels."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .conda import from_conda as from_conda
+    from .project_files import from_pylock as from_pylock, from_pyproject as from_pyproject
+    from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
+    from .refusals import last_release as last_release
+    from .requirements import (
+        Wishes as Wishes,
+        from_arguments as from_arguments,
+        from_notebook as from_notebook,
+        from_requirements as from_requirements,
+    )
+    from .solve import (
+        Proposal as Proposal,
+        needs_standalone as needs_standalone,
+        to_matrix_yaml as to_matrix_yaml,
+    )
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -1,5 +1,12 @@
 """The catalogue: a static site that says which image works on which card, and how that is known."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .collection import collect as collect, images_of as images_of, tags_by_digest as tags_by_digest
+    from .site import write_site as write_site
+    from .values import CataloguedImage as CataloguedImage
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -1,5 +1,15 @@
 """Verified digests get tags in a public repository."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .publication import (
+        Publication as Publication,
+        PublishOptions as PublishOptions,
+        publication_document as publication_document,
+    )
+    from .run import publish as publish
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -1,5 +1,18 @@
 """HTTP and downloads: retries, time limits, resumption, checks by content."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .download import Download as Download, together as together
+    from .http import READ_TIMEOUT as READ_TIMEOUT, Client as Client, explain as explain
+    from .surroundings import (
+        authorities as authorities,
+        ca_bundle as ca_bundle,
+        pip_settings as pip_settings,
+        proxies as proxies,
+        remedy as remedy,
+    )
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -3,6 +3,24 @@
 The tables are read again from the same places: :mod:`builder.plan.facts.reading.rereading`.
 """
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .cache import ReadingCache as ReadingCache
+    from .cells import read_cells as read_cells
+    from .framework_wheel import read_wheel as read_wheel
+    from .observed import (
+        DOCKER_HUB as DOCKER_HUB,
+        BaseTruth as BaseTruth,
+        CudaTag as CudaTag,
+        Truth as Truth,
+        WheelTruth as WheelTruth,
+        framework_texts as framework_texts,
+        system_of as system_of,
+        tag_of as tag_of,
+    )
+    from .rereading import reread as reread
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

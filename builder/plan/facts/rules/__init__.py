@@ -1,5 +1,26 @@
 """The rules, by subject; :mod:`builder.plan.facts.rules.checking` has their table."""
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .candidates import (
+        Choice as Choice,
+        Combination as Combination,
+        choices as choices,
+        platform_of as platform_of,
+    )
+    from .cell_packages import PYTORCH as PYTORCH
+    from .checking import (
+        BROKEN_SET as BROKEN_SET,
+        OF_MACHINE as OF_MACHINE,
+        OF_SET as OF_SET,
+        broken_set as broken_set,
+        check as check,
+        check_candidate as check_candidate,
+    )
+    from .finding import Finding as Finding, Outcome as Outcome
+    from .packages import bad_pairs as bad_pairs
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)

@@ -3,6 +3,47 @@
 :mod:`builder.plan.facts.tables.probe_facts` has what the probe carries of it.
 """
 
-import lazy_loader
+from typing import TYPE_CHECKING
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if TYPE_CHECKING:
+    from .frameworks import (
+        Brings as Brings,
+        FactsError as FactsError,
+        FrameworkRow as FrameworkRow,
+        FrameworkTable as FrameworkTable,
+        Source as Source,
+        TableFile as TableFile,
+    )
+    from .gpus import (
+        ON_JETSON as ON_JETSON,
+        card_of as card_of,
+        class_of as class_of,
+        known_class as known_class,
+        maker_of as maker_of,
+        named_card as named_card,
+        near_names as near_names,
+    )
+    from .loader import (
+        BadRow as BadRow,
+        CudnnRow as CudnnRow,
+        GpuRow as GpuRow,
+        KernelRow as KernelRow,
+        NameRow as NameRow,
+        SameFilesRow as SameFilesRow,
+        SystemLibraryRow as SystemLibraryRow,
+        SystemRow as SystemRow,
+        TagRow as TagRow,
+        jax_cuda as jax_cuda,
+        load as load,
+    )
+    from .packages import (
+        PackageName as PackageName,
+        PackageRow as PackageRow,
+        PackageTable as PackageTable,
+        newest_minor as newest_minor,
+    )
+    from .probe_facts import portable as portable
+else:
+    from builder.core import faces
+
+    __getattr__, __dir__, __all__ = faces.attach(__name__, __file__)
