@@ -5,6 +5,7 @@ and are read from there: a list of the same names for lazy-loader would be a sec
 """
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import lazy_loader
 
 
 def attach(room: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a room: its ``__name__``, its ``__file__``."""
-    shown: dict[str, list[str]] = {}
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` of a room from its ``__name__`` and ``__file__``."""
+    shown: dict[str, list[str]] = defaultdict(list)
     for node in ast.walk(ast.parse(Path(file).read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
-            shown[node.module] = [alias.name for alias in node.names]
+            shown[node.module] += [alias.name for alias in node.names]
     attached: tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
     attached = lazy_loader.attach(room, submod_attrs=shown)
     return attached
