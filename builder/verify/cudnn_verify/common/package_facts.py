@@ -1153,6 +1153,8 @@ PACKAGE_FACTS = {
     ),
     "conda-library": _conda_library,
     "torch-named": lambda r: "torch" in getattr(r.here, "named", ()),
+    # https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes: each PTX 8 is of a CUDA 12
+    "ptx-of-cuda-12": lambda r: numbers(r.detail.get("wanted"))[:1] == (8,),
     "cuda-13-told": lambda r: 13 in getattr(r.here, "cuda_named", ()),
     "card-is-new": lambda r: bool(r.capability) and r.capability >= (10, 0),
     "kernels-elsewhere": lambda r: (
