@@ -22,7 +22,7 @@ def _links(stack: Stack) -> Iterator[Finding]:
 
 def _imports(stack: Stack) -> Iterator[Finding]:
     if stack.truth.imports:
-        from builder.plan.facts.rules.importing import imports
+        from builder.plan.facts.rules.linking import imports
 
         yield from imports(stack)
 

@@ -1,4 +1,6 @@
-"""Whether the libraries of a locked set load: the link proof, out of the files of its wheels."""
+"""Whether a locked set works together: its libraries load, by the link proof, and its packages can be imported,
+by the proof by imports; both out of the files of its wheels.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.requirements import Requirement
 
 from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
+from builder.core.import_proof import PYTHON, Missing
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
-from builder.core.versions import at_least, contains, major, release, short
+from builder.core.module_names import BY_OLD_PROTOC
+from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, release, short
 from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
@@ -244,3 +248,92 @@ def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
         if one is None and torch.cuda is not None:
             ways.insert(0, f"take a build of {wheel.name} for CUDA {major(torch.cuda.text)}")
     return f"; {'; or '.join(ways)}" if ways else ""
+
+
+def imports(stack: Stack) -> Iterator[Finding]:
+    """``imports``: what the import of a package that the cell names takes from another one is there.
+
+    A list of packages as some machine has them is taken as it is, and this is said of it.
+    """
+    labels = {wheel.name: f"{wheel.name} {wheel.version}" for wheel in stack.truth.wheels}
+    worst = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
+    for one in stack.truth.imports:
+        if one.generated and _is_taken(one, dict(stack.cell.env)):
+            continue
+        taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
+        if one.ends:
+            text, values = _ended(stack, one, taker, giver)
+        else:
+            text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
+        unsure = one.aside or (one.doubt and bool(one.ends))
+        yield Finding(Outcome.WARNS if unsure else worst, text, values)
+
+
+def _end(one: Missing) -> str:
+    """The import that ends."""
+    if not one.aside:
+        return "the import ends"
+    module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"`import {one.chain[0] if one.chain else module}`, which is not the import of {one.root}, ends"
+
+
+def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
+    """Of an import that a module ends by itself."""
+    through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    values = [Value(f"{one.path}, line {one.line}", one.ends, Source("wheel", taker))]
+    way = f"take another release of {one.taker}"
+    if one.giver == PYTHON:
+        way += ", or of Python"
+    elif one.giver and one.giver != one.taker:
+        way += f" or of {one.giver}"
+        values.append(Value("is there", giver, Source("wheel", giver)))
+    elif (row := load().library_named(one.library) if one.library else None) is not None:
+        way = f"write {debian_package(stack, row)} into `apt`"
+    end = "whether its import does so is not known" if one.doubt else _end(one)
+    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values)
+
+
+def _is_taken(one: Missing, variables: Mapping[str, str]) -> bool:
+    """Whether protobuf takes generated code that it refuses else."""
+    if _is_old(one):
+        return variables.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
+    return variables.get("TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK") == "true"
+
+
+def _is_old(one: Missing) -> bool:
+    return one.generated == ".".join(map(str, BY_OLD_PROTOC))
+
+
+def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple[Value, ...]]:
+    through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    takes = Value(f"{one.path}, line {one.line}", one.lacked, Source("wheel", taker))
+    if one.giver == PYTHON:
+        return (
+            f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {python} does not"
+            f" have: {_end(one)}; take another release of {one.taker}, or of Python"
+        ), (takes, Value("not there", one.lacked, Source("wheel", taker)))
+    if one.generated:
+        by = "a protoc before 3.19" if _is_old(one) else f"protobuf {one.generated}"
+        way = "protobuf<4" if _is_old(one) else f"protobuf {one.generated} or newer"
+        return (
+            f"{taker}{through} has code that {by} generated, which {giver} refuses: the import of {one.path}"
+            f" ends; take {way}, or another release of {one.taker}"
+        ), (takes, Value("generated by", by, Source("wheel", taker)))
+    if one.argument:
+        way = f"another release of {one.taker} or of {giver}"
+        return (
+            f"{taker}{through} calls {one.lacked} with the argument {one.argument}, which it does not take in"
+            f" {giver}: {_end(one)}; take {way}"
+        ), (takes, Value("does not take", one.argument, Source("wheel", giver)))
+    if not giver:
+        added = WITH_PKG_RESOURCES if one.lacked == "pkg_resources" else "it"
+        return (
+            f"{taker}{through} imports {one.lacked}, which nothing in the lock brings and {one.taker} does "
+            f"not ask for: {_end(one)}; add {added} to pip, or take another release of {one.taker}"
+        ), (takes,)
+    way = f"another release of {one.taker}"
+    way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"
+    return (
+        f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {giver} does not have:"
+        f" {_end(one)}; take {way}"
+    ), (takes, Value("not there", one.lacked, Source("wheel", giver)))
