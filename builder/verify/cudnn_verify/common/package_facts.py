@@ -6,10 +6,9 @@ what is not known.
 import re
 
 from .framework_builds import card_within, serves, torch_index
-from .requirements import may_meet, two_that_exclude
 from .tables import Releases, cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, torch_told
-from .versions import dotted, numbers, pins_of, satisfies
+from .versions import dotted, may_meet, numbers, pins_of, satisfies, two_that_exclude
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
 _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}

@@ -14,9 +14,8 @@ from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
-from .requirements import two_that_exclude
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
-from .versions import dotted, numbers
+from .versions import dotted, numbers, two_that_exclude
 
 # where: pip, apt, conda, docker, shell, winget, notebook, link or rtbuild
 Command = namedtuple("Command", "where text note")

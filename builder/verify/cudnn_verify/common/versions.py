@@ -1,4 +1,4 @@
-"""Version numbers of cuDNN and CUDA, and NVIDIA's rule for which cuDNN serves which build."""
+"""Version numbers, requirements on them, and NVIDIA's rule for which cuDNN serves which build."""
 
 import re
 
@@ -58,15 +58,37 @@ def pins_of(text):
 
 def satisfies(version, pins):
     """Whether a version meets all (operator, version) pins; only the numbers are compared."""
-    for operator, wanted in pins:
-        prefix = wanted.endswith(".*")
-        have, want = numbers(version), numbers(wanted)
-        size = max(len(have), len(want))
-        padded, aim = have + (0,) * (size - len(have)), want + (0,) * (size - len(want))
-        equal = have[: len(want)] == want if prefix else padded == aim
-        verdicts = {"==": equal, "===": equal, "!=": not equal}
-        verdicts.update({"<=": padded <= aim, ">=": padded >= aim, "<": padded < aim, ">": padded > aim})
-        verdicts["~="] = padded >= aim and have[: len(want) - 1] == want[:-1]
-        if not verdicts[operator]:
-            return False
-    return True
+    return all(_meets(numbers(version), operator, wanted) for operator, wanted in pins)
+
+
+def two_that_exclude(requirements):
+    """(package, statement, statement) of the first two that no version satisfies, one that pins a version
+    first; None if all may hold together. Statements are those of ``TextFacts.requirements``.
+    """
+    for index, one in enumerate(requirements):
+        for other in requirements[:index]:
+            if one[1] == other[1] and one[0] != other[0] and not may_meet(one[2], other[2]):
+                pinned = one if "==" in one[2] and one[0] else other
+                return (one[1], pinned, other if pinned is one else one)
+    return None
+
+
+def may_meet(one, other):
+    parts = re.findall(r"(\^|[<>=!~]+)\s?(\d[\w.*+!-]*)", one + "," + other)
+    bounds = [(operator, text.partition("+")[0]) for operator, text in parts]
+    tried = [numbers(text.rstrip(".*x")) for _, text in bounds]
+    tried += [version + (1,) for version in tried] + [(0,)]
+    return any(all(_meets(version, *bound) for bound in bounds) for version in tried)
+
+
+def _meets(version, operator, text):
+    exact, wild = numbers(text.rstrip(".*x")), text.endswith(("*", "x"))
+    size = max(len(version), len(exact))
+    here, bound = (v + (0,) * (size - len(v)) for v in (version, exact))
+    if operator in ("==", "===", "!=", "="):
+        same = version[: len(exact)] == exact if wild else here == bound
+        return same is (operator != "!=")
+    if operator in ("~=", "^"):
+        fixed = len(exact) - 1 if operator == "~=" else 1
+        return here >= bound and here[:fixed] == bound[:fixed]
+    return {">": here > bound, ">=": here >= bound, "<": here < bound}.get(operator, here <= bound)

@@ -9,9 +9,8 @@ import re
 from ..common.framework_builds import card_within
 from ..common.package_facts import KERNEL_PACKAGES, python_apart, releases_with_name
 from ..common.remedies import Remedies
-from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
-from ..common.versions import dotted, numbers
+from ..common.versions import dotted, numbers, two_that_exclude
 from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED
 

@@ -10,9 +10,8 @@ import re
 from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
-from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, read_facts, read_patterns, told_names
-from ..common.versions import cudnn_rule, dotted, numbers
+from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
 """Packages whose wheel on PyPI is for one CUDA, and that say nothing of it in their version."""

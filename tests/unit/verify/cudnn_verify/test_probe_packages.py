@@ -63,6 +63,7 @@ def install(folder, name, version, *, requires=(), files=None):
         ("8.9", [(">", "8.9")], False),
         ("8.9", [("<=", "8.9.0")], True),
         ("8.9", [("===", "8.9")], True),
+        ("9", [("~=", "9.0.0")], True),
     ],
 )
 def test_pins(version, pins, met):
