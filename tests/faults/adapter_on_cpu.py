@@ -21,8 +21,8 @@ from builder.verify.cudnn_verify.measure.fw_common import (  # noqa: E402
     training_data,
     wrong_numbers,
 )
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS  # noqa: E402
 
 # A device that is named makes an adapter give the gradients too; JAX's adapter takes the CPU's own device.
 CPU = {"torch": "cpu", "tensorflow": "/CPU:0", "paddle": "cpu"}

@@ -15,8 +15,8 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
     module.__path__ = [str(Path(repository, *package.split(".")))]
     sys.modules[package] = module
 
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 
 framework = FRAMEWORKS[name](Ctx(name, {}, os.open(os.devnull, os.O_WRONLY)))
 framework.load()

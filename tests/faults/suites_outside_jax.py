@@ -24,8 +24,8 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
 
 TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}

@@ -23,8 +23,8 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 import numpy as np  # noqa: E402
 
 from builder.verify.cudnn_verify.measure import fw_inference  # noqa: E402
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
 
 framework = FRAMEWORKS["onnxruntime"](Ctx("onnxruntime", {}, os.open(os.devnull, os.O_WRONLY)))

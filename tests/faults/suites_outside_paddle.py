@@ -23,8 +23,8 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 import numpy as np  # noqa: E402
 import paddle.io  # noqa: E402
 
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
 
 framework = FRAMEWORKS["paddle"](Ctx("paddle", {}, os.open(os.devnull, os.O_WRONLY)))

@@ -31,8 +31,8 @@ from torch.utils import data  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from builder.verify.cudnn_verify.measure import suite_judge  # noqa: E402
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS, SUITE_CLASSES, run_suite  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
 
 F = torch.nn.functional

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import faults_real_frameworks
 import pytest
 
-from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results
-from builder.verify.cudnn_verify.measure.suite_reference import CHANCE, LAPACK
+from builder.verify.cudnn_verify.measure.suite_judge import CHANCE, LAPACK, ON_CARD, judge_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
-"""Whether a locked set works together: its libraries load, by the link proof, and its packages can be imported,
-by the proof by imports; both out of the files of its wheels.
+"""Whether a locked set works together: its libraries load, by the link proof, and its packages import, by the
+proof by imports.
 """
 
 import re

@@ -12,8 +12,7 @@ from .fw_common import flat, gpu_reason, imported, shaped
 from .fw_eager import Eager
 from .library_files import in_folders
 from .suite_arrays import ArraySuites
-from .suite_judge import version_of_nccl
-from .suite_reference import EXACT
+from .suite_judge import EXACT, version_of_nccl
 
 _PLACE = ((1, 1), (1, 1), (1, 1), 1)
 """Padding, stride, dilation and groups of a convolution."""

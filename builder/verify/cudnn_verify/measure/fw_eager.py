@@ -7,7 +7,7 @@ import os
 from ..common.versions import cudnn_tuple, dotted, numbers
 from .fw_common import Framework, gpu_reason
 from .suite_arrays import ArraySuites
-from .suite_reference import EXACT
+from .suite_judge import EXACT
 
 
 class Eager(Framework):

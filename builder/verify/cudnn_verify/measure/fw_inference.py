@@ -16,7 +16,7 @@ from ..common.versions import numbers
 from .fw_common import Framework, flat, imported, shaped
 from .library_files import is_cuda_library, names_inside, read_elf, required_sublibraries, shim_major
 from .suite_arrays import ArraySuites
-from .suite_reference import TIMES, UNIT, encoder_reference
+from .suite_judge import TIMES, UNIT, encoder_reference
 
 CUDA_PROVIDER = "CUDAExecutionProvider"
 _ONNX_TYPES = {"float32": 1, "float16": 10}
@@ -140,7 +140,7 @@ def conv_model(dtype, inputs, output, relu=False):
 
 
 def encoder_model(dtype, arrays, heads):
-    """A model y = one layer of an encoder over x, as :func:`suite_reference.encoder_reference` has it.
+    """A model y = one layer of an encoder over x, as :func:`suite_judge.encoder_reference` has it.
 
     ``arrays``: x, for its shape, and the weights, which are constants of the model.
     """

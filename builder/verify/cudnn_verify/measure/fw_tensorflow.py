@@ -9,7 +9,7 @@ from .cuda import ctypes
 from .fw_common import Framework, flat, shaped
 from .library_files import mapped_paths, read_elf
 from .suite_arrays import ArraySuites
-from .suite_reference import EXACT
+from .suite_judge import EXACT
 
 _NCHW_TO_NHWC, _OIHW_TO_HWIO = (0, 2, 3, 1), (2, 3, 1, 0)
 _NHWC_TO_NCHW, _HWIO_TO_OIHW = (0, 3, 1, 2), (3, 2, 0, 1)

@@ -8,8 +8,7 @@ from ..common.versions import dotted, numbers
 from .cuda import Driver
 from .fw_common import is_gpu_name
 from .reference import CONVOLUTION_KINDS, ROUNDING
-from .suite_judge import place_of_address, suite_row
-from .suite_reference import (
+from .suite_judge import (
     CHANCE,
     EXACT,
     FOURIER,
@@ -28,9 +27,11 @@ from .suite_reference import (
     moved_bounds,
     normal_bounds,
     normal_moments,
+    place_of_address,
     product_bound,
     resize_bound,
     resized,
+    suite_row,
     suppressed,
     train_reference,
     uniform_bounds,

@@ -11,14 +11,14 @@ from ..common.versions import dotted
 from .cuda import Driver
 from .fw_common import imported
 from .reference import CONVOLUTION_KINDS, ROUNDING, STRIDED, STRIDED_TERMS
-from .suite_judge import PINNED, place_of_address, suite_row, version_of_nccl
-from .suite_reference import (
+from .suite_judge import (
     CHANCE,
     EXACT,
     FOURIER,
     LAPACK,
     MOVED,
     NEEDS,
+    PINNED,
     PRODUCT,
     TIMES,
     UNIT,
@@ -33,13 +33,16 @@ from .suite_reference import (
     moved_bounds,
     normal_bounds,
     normal_moments,
+    place_of_address,
     product_bound,
     resize_bound,
     resized,
+    suite_row,
     suppressed,
     train_reference,
     uniform_bounds,
     uniform_moments,
+    version_of_nccl,
 )
 
 

@@ -24,7 +24,7 @@ from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
 from builder.verify.cudnn_verify.common.package_facts import _DISTRIBUTIONS
 from builder.verify.cudnn_verify.measure.contents import watched_names
-from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
+from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 from builder.verify.runner.reports import family

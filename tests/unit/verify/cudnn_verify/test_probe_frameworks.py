@@ -13,7 +13,7 @@ import pytest
 from probe_elf import write_elf
 
 from builder.verify.cudnn_verify.common.tables import newest_row, opened_libraries
-from builder.verify.cudnn_verify.measure import fw_arrays, fw_libraries, fw_stages, fw_tensorflow
+from builder.verify.cudnn_verify.measure import fw_arrays, fw_libraries, fw_tensorflow, schedule
 from builder.verify.cudnn_verify.measure.fw_arrays import Cupy, Jax
 from builder.verify.cudnn_verify.measure.fw_common import (
     arch_support,
@@ -24,10 +24,10 @@ from builder.verify.cudnn_verify.measure.fw_common import (
 from builder.verify.cudnn_verify.measure.fw_eager import Torch
 from builder.verify.cudnn_verify.measure.fw_inference import Onnxruntime, conv_model
 from builder.verify.cudnn_verify.measure.fw_libraries import _cudart_without_driver, cause_of_missing
-from builder.verify.cudnn_verify.measure.fw_stages import coimport_orders, judge_framework
 from builder.verify.cudnn_verify.measure.fw_tensorflow import Tensorflow, pinned_cudnn
 from builder.verify.cudnn_verify.measure.protocol import FACT_SHAPES, check_shapes
 from builder.verify.cudnn_verify.measure.run import Run
+from builder.verify.cudnn_verify.measure.schedule import coimport_orders, judge_framework
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -371,11 +371,11 @@ def test_a_framework_without_cudnn_does_not_get_that_of_the_others(
         "torch": _framework("torch", "9.1.0", needs=True, loads=(9, 3, 0)),
         "cupy": _framework("cupy", "8.8.1", needs=False, loads=loads),
     }
-    monkeypatch.setattr(fw_stages, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
-    monkeypatch.setattr(fw_stages, "framework_cudnn", lambda *_: {"version": (9, 3, 0)})
-    monkeypatch.setattr(fw_stages, "mapped_libraries", list)
+    monkeypatch.setattr(schedule, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
+    monkeypatch.setattr(schedule, "framework_cudnn", lambda *_: {"version": (9, 3, 0)})
+    monkeypatch.setattr(schedule, "mapped_libraries", list)
     ctx = _Context("cupy", "torch")
-    fw_stages.coimport_stage(ctx)
+    schedule.coimport_stage(ctx)
     assert ctx.said == [("F06", said)]
 
 
@@ -385,11 +385,11 @@ def test_frameworks_whose_cudnn_is_nowhere_are_imported_together(
 ) -> None:
     """ctranslate2 and onnxruntime of faster-whisper, in an image without cuDNN."""
     made = {name: _framework(name, "9.1.0", needs=True, loads=()) for name in ("ctranslate2", "onnxruntime")}
-    monkeypatch.setattr(fw_stages, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
-    monkeypatch.setattr(fw_stages, "framework_cudnn", lambda *_: {"version": none})
-    monkeypatch.setattr(fw_stages, "mapped_libraries", list)
+    monkeypatch.setattr(schedule, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
+    monkeypatch.setattr(schedule, "framework_cudnn", lambda *_: {"version": none})
+    monkeypatch.setattr(schedule, "mapped_libraries", list)
     ctx = _Context("ctranslate2", "onnxruntime")
-    fw_stages.coimport_stage(ctx)
+    schedule.coimport_stage(ctx)
     assert ctx.said == [("F06", "passed")]
     assert ctx.facts["coimport"]["cudnn"] == {"ctranslate2": "none", "onnxruntime": "none"}
 

@@ -21,7 +21,7 @@ import pytest
 
 from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.common.tables import read_frameworks
-from builder.verify.cudnn_verify.measure import fw_arrays, fw_stages, suite_judge, suite_torch
+from builder.verify.cudnn_verify.measure import fw_arrays, schedule, suite_judge, suite_torch
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.cudnn import Bench
 from builder.verify.cudnn_verify.measure.fw_tensorflow import TensorflowSuites, address_of
@@ -40,25 +40,23 @@ from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
 from builder.verify.cudnn_verify.measure.suite_judge import (
     ON_CARD,
     SUITE_CHECKS,
-    judge_results,
-    suite_row,
-    suite_rows,
-)
-from builder.verify.cudnn_verify.measure.suite_reference import (
-    _overlap as overlap_of,
-)
-from builder.verify.cudnn_verify.measure.suite_reference import (
     boxes_to_suppress,
     convolution_bounds,
     fisher_quantile,
+    judge_results,
     moved_bounds,
     normal_bounds,
     normal_moments,
     normal_quantile,
     resized,
+    suite_row,
+    suite_rows,
     suppressed,
     uniform_bounds,
     uniform_moments,
+)
+from builder.verify.cudnn_verify.measure.suite_judge import (
+    _overlap as overlap_of,
 )
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
@@ -325,8 +323,8 @@ def test_a_further_card_without_memory_is_left_alone_and_a_bad_one_fails(recorde
 def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
     assert set(SUITE_CHECKS) == set(SUITES) - {"conv"}
     suites = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
-    assert fw_stages.SUITE_CLASSES.keys() == suites.keys()
-    for framework, kind in fw_stages.SUITE_CLASSES.items():
+    assert schedule.SUITE_CLASSES.keys() == suites.keys()
+    for framework, kind in schedule.SUITE_CLASSES.items():
         assert set(suites[framework]) <= set(SUITES)
         assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites[framework])
 
@@ -457,7 +455,7 @@ def test_each_suite_beside_each_framework_runs_or_says_why_not():
     listed = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
     assert told.keys() == set(SUITES) - {"conv"}
     cells = {(suite, name): cell for suite, row in told.items() for name, cell in row.items()}
-    assert {name for _, name in cells} == listed.keys() == fw_stages.SUITE_CLASSES.keys()
+    assert {name for _, name in cells} == listed.keys() == schedule.SUITE_CLASSES.keys()
     for (suite, name), cell in cells.items():
         assert (cell == "✓") is (suite in listed[name]), (suite, name)
         assert cell == "✓" or cell in reasons, (suite, name, cell)
@@ -469,7 +467,7 @@ def test_each_suite_of_each_framework_is_judged_over_the_real_one_or_said_to_nee
     source = DOCS.parent.joinpath("tests", "faults", "test_suites_frameworks.py").read_text("utf-8")
     run = {(node.args[0].value, suite) for node in ast.walk(ast.parse(source))
            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "param"
-           and len(node.args) == 2 and node.args[0].value in fw_stages.SUITE_CLASSES
+           and len(node.args) == 2 and node.args[0].value in schedule.SUITE_CLASSES
            for suite in node.args[1].value.split()}  # fmt: skip
     listed = {(name, suite) for name, row in read_frameworks().items() for suite in row.get("suites", ())}
     assert run <= listed
@@ -498,17 +496,17 @@ def test_a_suite_that_no_framework_has_did_not_run():
 def test_without_a_gpu_no_child_starts_and_the_reason_is_said():
     for state, reason in (("none", "no GPU here"), ("faulty", "the driver or the GPU does not work")):
         facts = {"gpu_state": state, "installed": {"torch": "2.6"}, "imported": ["torch"]}
-        assert fw_stages.runs_of("linalg")(facts) == []
+        assert schedule.runs_of("linalg")(facts) == []
         (found,) = asked(facts=facts, suites=("linalg",))
         assert (found["outcome"], found["framework"], found["reason"]) == ("not_run", "torch", reason)
 
 
 def test_a_framework_that_failed_its_own_checks_runs_no_suite():
     facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": []}
-    assert fw_stages.runs_of("train")(facts) == []
+    assert schedule.runs_of("train")(facts) == []
     assert asked(facts=facts, suites=("train",))[0]["reason"] == "torch did not pass its own checks"
     facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": ["torch"]}
-    assert fw_stages.runs_of("train")(facts) == [{"framework": "torch"}]
+    assert schedule.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
 def test_conv_is_told_by_the_checks_of_today():
@@ -532,7 +530,7 @@ def test_conv_is_told_by_the_checks_of_today():
 
 def told(recorder, rows, skipped=(), suite="linalg"):
     ctx = recorder()
-    fw_stages.tell_suite(ctx, suite, "torch", (rows, dict(skipped), 1.5))
+    schedule.tell_suite(ctx, suite, "torch", (rows, dict(skipped), 1.5))
     return ctx.lines[0]
 
 
@@ -558,7 +556,7 @@ class ProgramUnderTest:
 def ended(suite, kind, text="", suggested=(), **more):
     run = Run(ProgramUnderTest(suggested=suggested), find_stage(suite), {"framework": "torch"})
     run.ending, run.in_flight = dict(more, kind=kind, text=text, trace=[], chain=[]), "torch: suite " + suite
-    fw_stages.judge_suite(run)
+    schedule.judge_suite(run)
     return run.checks
 
 
@@ -602,12 +600,12 @@ def test_a_suite_that_nobody_named_has_no_effect_on_the_verdict(how):
 def test_no_suite_that_nobody_named_starts_late():
     facts = {"gpu_state": "works", "installed": {"torch": {}}, "imported": ["torch"]}
     facts.update(suites_suggested=["train"], suggested_until=time.time() - 1)
-    assert fw_stages.runs_of("train")(facts) == []
-    assert fw_stages.runs_of("linalg")(facts) == [{"framework": "torch"}]
+    assert schedule.runs_of("train")(facts) == []
+    assert schedule.runs_of("linalg")(facts) == [{"framework": "torch"}]
     (row_,) = suite_rows(["train"], [], facts)
     assert (row_["outcome"], "nobody named it" in row_["reason"]) == ("not_run", True)
     facts["suggested_until"] = time.time() + 60
-    assert fw_stages.runs_of("train")(facts) == [{"framework": "torch"}]
+    assert schedule.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
 class Quick:
@@ -645,10 +643,10 @@ class Suites:
 
 
 def test_each_suite_has_30_s_and_one_that_compiles_60():
-    assert {suite: fw_stages.seconds_for(suite, {}) for suite in SUITE_CHECKS} == {
+    assert {suite: schedule.seconds_for(suite, {}) for suite in SUITE_CHECKS} == {
         suite: 60 if suite == "compile" else 30 for suite in SUITE_CHECKS
     }
-    assert fw_stages.seconds_for("compile", {"timeout": 7}) == 7
+    assert schedule.seconds_for("compile", {"timeout": 7}) == 7
     text = DOCS.joinpath("suites.md").read_text("utf-8")
     assert "30 s from the end of the framework's import, 60 s for `compile`, or `--timeout`" in text
 
@@ -667,16 +665,16 @@ def comes_true(what, *given):
 
 
 def test_a_suite_that_does_not_come_back_ends_alone_with_what_it_started_and_is_named(monkeypatch):
-    monkeypatch.setitem(fw_stages.FRAMEWORKS, "quick", Quick)
-    monkeypatch.setitem(fw_stages.SUITE_CLASSES, "quick", Suites)
-    monkeypatch.setattr(fw_stages, "seconds_for", lambda suite, options: 1)
+    monkeypatch.setitem(schedule.FRAMEWORKS, "quick", Quick)
+    monkeypatch.setitem(schedule.SUITE_CLASSES, "quick", Suites)
+    monkeypatch.setattr(schedule, "seconds_for", lambda suite, options: 1)
     for suite, outcome in (("linalg", "hang"), ("loader", "hang"), ("train", "passed"), ("vision", "passed")):
         run = Run(ProgramUnderTest(), find_stage(suite), {"framework": "quick"})
         began = time.time()
         child = execute(suite, {"framework": "quick"}, 20)
         assert time.time() - began < 5
         run._take(child, 20)
-        fw_stages.judge_suite(run)
+        schedule.judge_suite(run)
         (found,) = run.checks
         if outcome == "passed":
             assert (found["outcome"], found["id"]) == ("passed", SUITE_CHECKS[suite])
