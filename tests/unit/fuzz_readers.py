@@ -23,7 +23,7 @@ from builder.core import documents
 from builder.core.errors import RegistryError, RtbuildError
 from builder.image.layers.archive import Archive
 from builder.image.layers.tar import TarReader
-from builder.image.sdist.unpack import build_system, unpack
+from builder.image.sdist.bench import build_system, unpack
 from builder.pipeline import layer_cache
 from builder.plan.lock.file import read_lock
 from builder.sources.index import simple_api

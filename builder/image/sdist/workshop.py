@@ -20,8 +20,15 @@ from builder.core.model import Compilation, Sdist, Wheel, WheelSource
 from builder.image.compose import Pythons, cached_rootfs
 from builder.image.sandbox import Limits
 from builder.image.sdist import wheel as wheels
-from builder.image.sdist.bench import COMPILING, INSIDE, WRAPPER, BuildEnvironment, laid_out
-from builder.image.sdist.unpack import build_system, unpack
+from builder.image.sdist.bench import (
+    COMPILING,
+    INSIDE,
+    WRAPPER,
+    BuildEnvironment,
+    build_system,
+    laid_out,
+    unpack,
+)
 from builder.plan.lock import BuildRoot, choose_sdist, host_platform
 from builder.sources.debian import Debian
 from builder.sources.index import Index, LocalWheel, Target, cache_path

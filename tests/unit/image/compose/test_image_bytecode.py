@@ -17,8 +17,7 @@ import pytest
 
 from builder.core.errors import MissingToolError
 from builder.image import sandbox
-from builder.image.compose.rootfs_tree import RootfsTree
-from builder.image.compose.run_steps import compile_sources, compiler, parts_of
+from builder.image.compose.run_steps import RootfsTree, compile_sources, compiler, parts_of
 from builder.image.layers.excerpt import Excerpt, Pack, keep_pack
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import MTIME

@@ -24,8 +24,7 @@ from builder.core import temporary as memory
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
 from builder.image.compose.cell_layers import plan
 from builder.image.compose.compose import ComposedImage, compose_image, go_json
-from builder.image.compose.rootfs_tree import RootfsTree
-from builder.image.compose.run_steps import BaseCache, ComposeInput
+from builder.image.compose.run_steps import BaseCache, ComposeInput, RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep

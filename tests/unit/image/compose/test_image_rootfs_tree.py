@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.core.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.image.compose.rootfs_tree import RootfsTree
+from builder.image.compose.run_steps import RootfsTree
 from builder.image.layers.store import MEDIA_TYPES
 from builder.image.sandbox import require, run_script
 

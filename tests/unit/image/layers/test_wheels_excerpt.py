@@ -18,7 +18,7 @@ from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.core.errors import CancelledError, CellError
 from builder.image.compose.cell_layers import Plan, plan
-from builder.image.compose.rootfs_tree import RootfsTree
+from builder.image.compose.run_steps import RootfsTree
 from builder.image.layers.excerpt import Skeleton, excerpt_of
 from builder.image.layers.store import LayerStore
 from builder.plan.lock.wheel_layers import OWN_LAYER

@@ -14,7 +14,7 @@ from sdist_files import backend, sdist
 from test_sdist_workshop import Files, at, lock
 
 from builder.core.errors import CellError
-from builder.image.sdist.unpack import refuse_address, unpack
+from builder.image.sdist.bench import refuse_address, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,7 @@ def test_more_than_files(
     members: Callable[[], Iterator[tarfile.TarInfo]],
     said: str,
 ) -> None:
-    monkeypatch.setattr("builder.image.sdist.unpack.MOST_FILES", MOST)
+    monkeypatch.setattr("builder.image.sdist.bench.MOST_FILES", MOST)
     with pytest.raises(CellError, match=said):
         unpack(packed(tmp_path / "tiny-1.0.tar.gz", members()), tmp_path / "out")
 
@@ -153,7 +153,7 @@ def test_headers_before_headers(tmp_path: Path) -> None:
 
 def test_a_stream_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder may claim content, which is passed over: hours of it take a few megabytes."""
-    monkeypatch.setattr("builder.image.sdist.unpack.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("builder.image.sdist.bench.MOST_BYTES", 1 << 20)
     header = tarfile.TarInfo("tiny/x")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 100
     folder = tarfile.TarInfo("tiny/d")

@@ -10,7 +10,7 @@ import pytest
 from sdist_files import sdist
 
 from builder.core.errors import CellError
-from builder.image.sdist.unpack import build_system, unpack
+from builder.image.sdist.bench import build_system, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
