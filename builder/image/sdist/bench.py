@@ -1,5 +1,5 @@
-"""One project's sources, unpacked without believing one name in the archive, laid out beside a system to build
-them in; and the calls of its build backend.
+"""One project's sources, unpacked without believing one name in them, laid out beside a system to build them
+in; and the calls of its build backend.
 
 The format: https://packaging.python.org/en/latest/specifications/source-distribution-format/
 
