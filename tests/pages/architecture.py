@@ -20,7 +20,7 @@ WALK = (
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),
     ("the run decides what is there already", "pipeline.build", "plan_cells"),
     ("wheels, base and Python are fetched", "pipeline.stages", "fetch_wheels"),
-    ("each wheel gets its layer", "plan.lock.wheel_layers", "groups_of"),
+    ("each wheel gets its layer", "plan.lock.file", "groups_of"),
     ("a wheel becomes the tar of a layer", "image.layers.convert", "write_layer"),
     ("layers and the recipe's steps become an image", "image.compose.compose", "compose_image"),
     ("it is pushed under a tag that nobody is told of", "sources.oci.staging", "push_image"),

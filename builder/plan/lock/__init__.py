@@ -18,12 +18,15 @@ if TYPE_CHECKING:
         written as written,
     )
     from .file import (
+        Group as Group,
         LockEntry as LockEntry,
         LockStatus as LockStatus,
+        groups_of as groups_of,
         lock_path as lock_path,
         merge as merge,
         pinned_cell as pinned_cell,
         read_lock as read_lock,
+        stands_alone as stands_alone,
         state as state,
         status as status,
     )
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
         suite_of as suite_of,
     )
     from .pinning import movable as movable, pin as pin, requirements as requirements
-    from .wheel_layers import Group as Group, groups_of as groups_of, stands_alone as stands_alone
 else:
     from builder.core import faces
 

@@ -1,4 +1,5 @@
-"""The lock file, ``<matrix>.lock.json`` beside the matrix: bases, wheels and packages of its cells.
+"""The lock file, ``<matrix>.lock.json`` beside the matrix: bases, wheels and packages of its cells; and which
+layer each wheel is in, which follows from the lock alone: its order, its sizes, its cell.
 
 Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
 wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host
@@ -37,7 +38,7 @@ from builder.core.model import (
     Wheel,
     WheelSource,
 )
-from builder.core.versions import canonical, holds
+from builder.core.versions import canonical, holds, names_of
 from builder.sources.index import Target, rank, wheel_name
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
@@ -536,3 +537,58 @@ def _from_document(document: Document) -> dict[str, LockEntry]:
         )
         for key, cell in document.cells.items()
     }
+
+
+LISTED_EARLY = 50_000_000
+"""Bytes of a wheel file above which a lock lists it before the others, after NVIDIA's."""
+OWN_LAYER = 8 << 20
+"""Bytes of a wheel file from which it gets a layer of its own."""
+MAX_OWN_LAYERS = 64
+"""Engines take 127 layers; base and recipe need some. Beyond this many, the smaller wheels share one."""
+
+Group = tuple[Wheel, ...]
+"""Wheels that share a layer."""
+
+
+def lock_order(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
+    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small; each by name.
+
+    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are
+    the same for every framework and Python of a CUDA version, a framework for every cell that pins it, and
+    the small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
+    """
+
+    def key(wheel: Wheel) -> tuple[int, str, str]:
+        group = 0 if wheel.name.startswith("nvidia-") else 1 if wheel.size > LISTED_EARLY else 2
+        return group, wheel.name, wheel.file
+
+    return tuple(sorted(wheels, key=key))
+
+
+def stands_alone(group: Group) -> bool:
+    """Whether a layer is that of one large wheel."""
+    return len(group) == 1 and group[0].size >= OWN_LAYER
+
+
+def groups_of(pinned: Pinned) -> tuple[Group, ...]:
+    """The wheels of each layer: lowest layer first, each large wheel alone, then all small ones together."""
+    frameworks = names_of(pinned.cell.frameworks)
+
+    def shared_first(wheel: Wheel) -> int:
+        """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
+        release is another. The order within each of these stays the lock's.
+        """
+        name = canonical(wheel.name)
+        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
+
+    large = sorted(
+        (wheel for wheel in pinned.wheels if wheel.size >= OWN_LAYER), key=lambda wheel: -wheel.size
+    )
+    alone = [wheel for wheel in pinned.wheels if wheel in large[:MAX_OWN_LAYERS]]
+    small = tuple(sorted(wheel for wheel in pinned.wheels if wheel not in alone))
+    if pinned.cell.dependencies == "listed":
+        alone.sort(key=lambda wheel: wheel.name, reverse=True)
+    else:
+        alone.sort(key=shared_first)
+    groups = tuple((wheel,) for wheel in alone)
+    return (*groups, small) if small else groups

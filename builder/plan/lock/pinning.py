@@ -8,8 +8,8 @@ from builder.core.versions import canonical
 from builder.plan.facts.reading import BaseTruth, ReadingCache, system_of
 from builder.plan.facts.tables import load
 from builder.plan.lock import from_source
+from builder.plan.lock.file import lock_order
 from builder.plan.lock.from_source import PythonSource, SdistBuilder
-from builder.plan.lock.wheel_layers import lock_order
 from builder.sources.debian import Debian
 from builder.sources.index import Index, Target
 from builder.sources.oci import Registry

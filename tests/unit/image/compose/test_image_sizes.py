@@ -14,7 +14,7 @@ from builder.image.compose.cell_layers import plan
 from builder.image.compose.sizes import COMPILERS, CellSize, measure
 from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
-from builder.plan.lock.wheel_layers import OWN_LAYER
+from builder.plan.lock.file import OWN_LAYER
 
 if TYPE_CHECKING:
     from layer_wheels import Made

@@ -27,7 +27,7 @@ from builder.image.compose.compose import final_config
 from builder.image.layers import compression as codec_module
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe
-from builder.plan.lock.wheel_layers import OWN_LAYER
+from builder.plan.lock.file import OWN_LAYER
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
@@ -398,7 +398,7 @@ def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Pa
 def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
+    monkeypatch.setattr("builder.plan.lock.file.OWN_LAYER", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
@@ -444,7 +444,7 @@ def test_each_layer_is_a_span_of_the_thread_that_makes_it(
 def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costliest(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fed: bool
 ) -> None:
-    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
+    monkeypatch.setattr("builder.plan.lock.file.OWN_LAYER", 1)
     low, high = (
         builder.wheel("low", {"low.py": b"1"}),
         builder.wheel("much", {"much.py": os.urandom(9999)}),
@@ -487,7 +487,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
 def test_a_failure_is_raised_at_the_next_arrival(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
+    monkeypatch.setattr("builder.plan.lock.file.OWN_LAYER", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
 
     def base(_base: object) -> Path:

@@ -21,7 +21,7 @@ from builder.image.compose.cell_layers import Plan, plan
 from builder.image.compose.run_steps import RootfsTree
 from builder.image.layers.excerpt import Skeleton, excerpt_of
 from builder.image.layers.store import LayerStore
-from builder.plan.lock.wheel_layers import OWN_LAYER
+from builder.plan.lock.file import OWN_LAYER
 
 if TYPE_CHECKING:
     from builder.image.layers.excerpt import Pack

@@ -11,8 +11,8 @@ from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError, RegistrySilentError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.observed import system_of, truth_of_base
+from builder.plan.lock.file import LISTED_EARLY, lock_order
 from builder.plan.lock.pinning import movable, pin, requirements
-from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
 from builder.sources.index.target import Target
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
