@@ -34,7 +34,7 @@ from builder.image.layers.store import LayerStore
 from builder.plan import matrix
 from builder.plan.lock.file import read_lock
 from builder.plan.matrix.values import APT, BadValue
-from builder.plan.resolve import conda, project_files, requirements
+from builder.plan.resolve import project_files, requirements
 from builder.release.dispatch.fleet import load_fleet
 from builder.sources.index import remote_zip
 from builder.sources.oci.wire import Login, answer
@@ -344,7 +344,7 @@ REQUIREMENTS = [
         *((project_files.from_pylock, text) for text in PROJECTS),
         *((requirements.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
         *((requirements.from_requirements, text) for text in REQUIREMENTS),
-        (lambda path: conda.read(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
+        (lambda path: project_files.read_conda(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
     ],
     ids=lambda value: value.__name__.removeprefix("from_") if callable(value) else repr(value[:24]),
 )

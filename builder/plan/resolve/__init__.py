@@ -3,8 +3,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .conda import from_conda as from_conda
-    from .project_files import from_pylock as from_pylock, from_pyproject as from_pyproject
+    from .project_files import (
+        from_conda as from_conda,
+        from_pylock as from_pylock,
+        from_pyproject as from_pyproject,
+    )
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
     from .refusals import last_release as last_release
     from .requirements import (

@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import CellError, UsageError
 from builder.plan.matrix import load
-from builder.plan.resolve.conda import CondaPackage, from_conda, in_wheels, read
+from builder.plan.resolve.project_files import CondaPackage, from_conda, in_wheels, read_conda
 
 MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
@@ -17,7 +17,7 @@ BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
 
 def told(text: str) -> tuple[list[str], str | None, list[str]]:
     """Requirements, Python and notes."""
-    found = in_wheels(*read(text), Path("env.yml"), text)
+    found = in_wheels(*read_conda(text), Path("env.yml"), text)
     return [str(wish) for wish in found.wishes], found.python, found.notes
 
 
@@ -46,7 +46,7 @@ def told(text: str) -> tuple[list[str], str | None, list[str]]:
     ],
 )
 def test_a_package_as_conda_names_it(line: str, package: CondaPackage) -> None:
-    assert read(f"# a comment\n@EXPLICIT\n{line}\n") == ([package], [])
+    assert read_conda(f"# a comment\n@EXPLICIT\n{line}\n") == ([package], [])
 
 
 def test_an_environment_file() -> None:
