@@ -18,8 +18,7 @@ from doubles.project import Project, report
 from doubles.registry import registry_client
 from doubles.small_image import layer, push_image, status_file
 
-from builder.release.dispatch.left import PulledImages
-from builder.release.dispatch.node import reports_beside, verify_digest
+from builder.release.dispatch.node import PulledImages, reports_beside, verify_digest
 from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from builder.release.dispatch import kubernetes, slurm
 from builder.release.dispatch.by_logs import OnDstack, OnKubernetes
 from builder.release.dispatch.client import Scheduled
 from builder.release.dispatch.fleet import BUILD, BuildLane, Fleet
-from builder.release.dispatch.left import notes_beside
-from builder.release.dispatch.node import reports_beside
+from builder.release.dispatch.node import notes_beside, reports_beside
 from builder.release.dispatch.tasks import Say, Task, TaskVerdict, Work, try_push, verdicts
 from builder.sources.oci import Registry, Staged, find_staged, repository_of
 from builder.verify.evidence import People

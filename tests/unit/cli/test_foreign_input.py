@@ -67,7 +67,6 @@ def test_commands_print_by_the_console_alone() -> None:
     apart = {
         "cli/console/terminal.py",
         "core/items.py",
-        "release/dispatch/left.py",
         "release/dispatch/node.py",
         "image/recipe/slim.py",
         "release/colab/fresh.py",

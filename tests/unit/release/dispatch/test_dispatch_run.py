@@ -23,7 +23,7 @@ from builder.core.errors import (
     SchedulerError,
     UsageError,
 )
-from builder.release.dispatch import left, node, slurm
+from builder.release.dispatch import node, slurm
 from builder.release.dispatch.node import container, verify_digest
 
 if TYPE_CHECKING:
@@ -611,11 +611,11 @@ def test_without_a_kept_report_nothing_runs_where_there_is_no_card(desk: Desk) -
 
 def test_what_stands_in_the_place_of_a_kept_report_is_passed_over(desk: Desk) -> None:
     desk.docker(report(desk.images()[0]), 0)
-    place = left.KeptReport.of(desk.images()[0], "T4").path
+    place = node.KeptReport.of(desk.images()[0], "T4").path
     place.parent.mkdir(parents=True)
     for text in ("", "{}", "[" * 10_000, '{"reports": [{"text": "{}"}], "verdict": "works", "seen": null}'):
         place.write_text(text)
-        assert left.KeptReport.of(desk.images()[0], "T4").read() is None
+        assert node.KeptReport.of(desk.images()[0], "T4").read() is None
     assert desk.on_node().attached
 
 
@@ -631,7 +631,7 @@ def test_a_registry_that_is_away_before_the_run_is_no_attempt(desk: Desk) -> Non
 
 
 def note(desk: Desk, card: str = "T4") -> str:
-    (found,) = (said[card] for image in desk.images() if (said := left.notes_beside(desk.registry, image)))
+    (found,) = (said[card] for image in desk.images() if (said := node.notes_beside(desk.registry, image)))
     return found.partition(" UTC: ")[2]
 
 
@@ -650,7 +650,7 @@ def test_a_node_without_a_container_tool_says_so_beside_the_image(desk: Desk) ->
     desk.monkeypatch.setenv("SLURMD_NODENAME", "n7")
     with pytest.raises(MissingToolError):
         node.verify_digest(desk.registry, image.repository, image.digest, card="T4", tool=None, seconds=9)
-    (said,) = left.notes_beside(desk.registry, image).values()
+    (said,) = node.notes_beside(desk.registry, image).values()
     assert said.startswith("n7, ")
     assert said.endswith("there is no docker or podman or apptainer or singularity on this node")
 
