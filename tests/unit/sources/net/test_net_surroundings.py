@@ -11,7 +11,7 @@ from builder.sources.net import ca_bundle, proxies
 @pytest.fixture
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An environment whose only pip configuration is ``pip.conf`` below ``tmp_path``."""
-    monkeypatch.setattr("builder.sources.net.surroundings._pip_files", lambda _env: [tmp_path / "pip.conf"])
+    monkeypatch.setattr("builder.sources.net.http._pip_files", lambda _env: [tmp_path / "pip.conf"])
     return {"HOME": str(tmp_path)}
 
 
