@@ -24,8 +24,7 @@ from builder.sources.net.http import Client
 from builder.sources.oci.artifacts import referrers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
-from builder.verify.evidence.cosign import Signer
-from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Signer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

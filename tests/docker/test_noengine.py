@@ -22,7 +22,7 @@ from builder.image.sandbox import require
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.attach import built_by, shared
-from builder.verify.evidence.cosign import People
+from builder.verify.evidence.statement import People
 from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rtbuild_command import rtbuild
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import sign_built
-from builder.verify.evidence.cosign import Cosign, People, Signer
+from builder.verify.evidence.statement import Cosign, People, Signer
 from builder.verify.runner.reports import ReportStore, key_of, parse
 
 if TYPE_CHECKING:

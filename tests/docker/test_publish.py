@@ -32,7 +32,7 @@ from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image, staged_reference
 from builder.sources.oci.wire import Login
-from builder.verify.evidence.cosign import Signer
+from builder.verify.evidence.statement import Signer
 from builder.verify.runner.reports import ReportStore, key_of, parse
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from rtbuild_command import rtbuild
 from builder.release.audit.findings import Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.registry import Registry
-from builder.verify.evidence.cosign import Signer, Verifier
-from builder.verify.evidence.statement import TEST_RESULT
+from builder.verify.evidence.statement import TEST_RESULT, Signer, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from builder.verify.evidence.cosign import Signed
+from builder.verify.evidence.statement import Signed
 
 if TYPE_CHECKING:
-    from builder.verify.evidence.cosign import Signer, Verifier
-    from builder.verify.evidence.statement import Statement
+    from builder.verify.evidence.statement import Signer, Statement, Verifier
 
 
 class CosignDouble:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from builder.sources.oci.registry import Registry
     from builder.verify.evidence.attach import Attached
-    from builder.verify.evidence.cosign import Signer
+    from builder.verify.evidence.statement import Signer
 
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64

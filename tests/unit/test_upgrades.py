@@ -29,7 +29,7 @@ from builder.plan.matrix import load
 from builder.release.audit import Question, audit
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
-from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.statement import Verifier
 from builder.verify.runner.reports import ReportStore, SealedReport
 
 if TYPE_CHECKING:

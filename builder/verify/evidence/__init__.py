@@ -20,13 +20,6 @@ if TYPE_CHECKING:
         statements as statements,
     )
     from .contents import Evidence as Evidence, pinned_of as pinned_of, python_packages as python_packages
-    from .cosign import (
-        Cosign as Cosign,
-        People as People,
-        Signer as Signer,
-        Verifier as Verifier,
-        check_signatures as check_signatures,
-    )
     from .judgement import (
         CLOCKS as CLOCKS,
         JudgedReport as JudgedReport,
@@ -49,10 +42,15 @@ if TYPE_CHECKING:
         CYCLONEDX as CYCLONEDX,
         PROVENANCE as PROVENANCE,
         TEST_RESULT as TEST_RESULT,
+        Cosign as Cosign,
         Gathered as Gathered,
+        People as People,
         Piece as Piece,
         Refused as Refused,
+        Signer as Signer,
         Statement as Statement,
+        Verifier as Verifier,
+        check_signatures as check_signatures,
         gather as gather,
     )
 else:

@@ -32,7 +32,6 @@ from builder.sources.oci import (
     referrers,
 )
 from builder.verify.evidence.contents import Evidence, provenance, read_system, refuse_difference, sbom
-from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier, ci_identity
 from builder.verify.evidence.judgement import EXTENSION, Policy, Refusal, judge, predicate_of
 from builder.verify.evidence.statement import (
     CYCLONEDX,
@@ -40,7 +39,12 @@ from builder.verify.evidence.statement import (
     PREDICATE_ANNOTATION,
     PROVENANCE,
     TEST_RESULT,
+    Cosign,
+    People,
+    Signer,
     Statement,
+    Verifier,
+    ci_identity,
 )
 from builder.verify.runner import Damaged, SealedReport, read_entry
 

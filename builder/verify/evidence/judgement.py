@@ -24,7 +24,7 @@ from builder.core.errors import CellError, EvidenceError
 from builder.core.versions import key
 from builder.plan.facts.tables import class_of
 from builder.sources.oci import CELL_LABEL, INPUTS_LABEL, MATRIX_LABEL, Registry, Staged
-from builder.verify.evidence.cosign import People
+from builder.verify.evidence.statement import People
 from builder.verify.runner import (
     AGAINST_IMAGE,
     CONVOLUTIONS,

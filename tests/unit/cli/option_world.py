@@ -52,7 +52,7 @@ from builder.release.colab.diff import Inventory, Listed
 from builder.sources.index import uv
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import share
-from builder.verify.evidence.cosign import Cosign, Signed
+from builder.verify.evidence.statement import Cosign, Signed
 from builder.verify.runner.reports import parse, read_entry
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from builder.pipeline.options import LayerSource
 from builder.pipeline.run_context import open_context, share_layers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
-from builder.verify.evidence.cosign import Cosign, Signer, Verifier
+from builder.verify.evidence.statement import Cosign, Signer, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from builder.image.engine.container import ProbeRun
     from builder.sources.oci.staging import Staged
-    from builder.verify.evidence.cosign import People
+    from builder.verify.evidence.statement import People
 
 PINNED = small_image.pinned()
 INPUTS = render(PINNED, probe=PROBE, version=__version__).inputs

@@ -19,8 +19,7 @@ from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.verify.evidence.attach import statements
-from builder.verify.evidence.cosign import Cosign, Verifier
-from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
+from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Cosign, Statement, Verifier
 
 if TYPE_CHECKING:
     from pathlib import Path

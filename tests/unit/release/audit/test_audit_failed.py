@@ -18,8 +18,8 @@ from builder.cli.console.terminal import Terminal
 from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.verify.evidence.attach import attach_statements, failure_statement, statements
-from builder.verify.evidence.cosign import Cosign, Verifier
 from builder.verify.evidence.judgement import predicate_of
+from builder.verify.evidence.statement import Cosign, Verifier
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,7 +17,7 @@ from builder.cli.console.terminal import Terminal
 from builder.core.errors import UsageError
 from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
-from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.statement import Verifier
 
 if TYPE_CHECKING:
     from datetime import timedelta

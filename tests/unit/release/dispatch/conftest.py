@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from builder.release.dispatch.node import NodeResult
     from builder.release.dispatch.tasks import TaskState
     from builder.sources.oci.staging import Staged
-    from builder.verify.evidence.cosign import Signer
+    from builder.verify.evidence.statement import Signer
 
 TWO_CARDS = MATRIX.replace("[T4]", "[T4, A100]") + "include:\n  - {}\n  - {variant: other}\n"
 

@@ -15,7 +15,7 @@ from builder.release.dispatch import by_logs, client, kubernetes, node
 from builder.release.dispatch.by_logs import _json_in
 from builder.release.dispatch.fleet import load_fleet
 from builder.verify.evidence.attach import shared
-from builder.verify.evidence.cosign import Cosign, People, Signer
+from builder.verify.evidence.statement import Cosign, People, Signer
 from builder.verify.runner.reports import SealedReport
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.attach import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
-from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier
+from builder.verify.evidence.statement import Cosign, People, Signer, Verifier
 from builder.verify.runner.reports import ReportStore, SealedReport, key_of, parse, read_entry, seal
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.attach import statements
-from builder.verify.evidence.cosign import Cosign, Signed, Signer
-from builder.verify.evidence.statement import gather
+from builder.verify.evidence.statement import Cosign, Signed, Signer, gather
 
 if TYPE_CHECKING:
     from doubles.registry import RegistryDouble

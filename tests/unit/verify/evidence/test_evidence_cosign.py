@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.core.errors import CommandError, MissingToolError
-from builder.verify.evidence import cosign as module
-from builder.verify.evidence.cosign import Cosign, Signer, Verifier, ci_identity
-from builder.verify.evidence.statement import TEST_RESULT, Statement
+from builder.verify.evidence import statement as module
+from builder.verify.evidence.statement import TEST_RESULT, Cosign, Signer, Statement, Verifier, ci_identity
 
 IMAGE = "registry.example/team/tf@sha256:" + "1" * 64
 STATEMENT = Statement(subjects=("sha256:" + "1" * 64,), predicate_type=TEST_RESULT, predicate={"a": [1, "ü"]})

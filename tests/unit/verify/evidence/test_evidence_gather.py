@@ -13,12 +13,13 @@ from doubles.registry import RegistryDouble, sha256
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
 from builder.verify.evidence import statement
-from builder.verify.evidence.cosign import Verifier, check_signatures
 from builder.verify.evidence.statement import (
     MEDIA_TYPE,
     TEST_RESULT,
     Gathered,
     Statement,
+    Verifier,
+    check_signatures,
     gather,
 )
 
