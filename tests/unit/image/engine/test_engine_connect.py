@@ -11,7 +11,7 @@ import pytest
 from doubles.http_server import Answer, Server
 
 from builder.core.errors import MissingToolError
-from builder.image.engine.connect import _another_is_named, buildx_version, connect
+from builder.image.engine.engine import _another_is_named, buildx_version, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_no_permission(client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         raise PermissionError(13, "Permission denied", str(path))
 
     client(tmp_path / "docker.sock")
-    monkeypatch.setattr("builder.image.engine.connect._knock", closed)
+    monkeypatch.setattr("builder.image.engine.engine._knock", closed)
     with pytest.raises(MissingToolError, match="no permission on") as caught:
         connect()
     assert "usermod -aG docker" in str(caught.value.hint)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.core.errors import MissingToolError
-from builder.image.engine.connect import SshDoor, ssh_command
+from builder.image.engine.engine import SshDoor, ssh_command
 
 if TYPE_CHECKING:
     from pathlib import Path
