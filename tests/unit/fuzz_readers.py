@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from builder.core import documents
 from builder.core.errors import RegistryError, RtbuildError
-from builder.image.layers.archive import Archive
 from builder.image.layers.tar import TarReader
+from builder.image.layers.wheel import Archive
 from builder.image.sdist.bench import build_system, unpack
 from builder.pipeline import layer_cache
 from builder.plan.lock.file import read_lock

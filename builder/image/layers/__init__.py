@@ -3,12 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .archive import (
-        DEEPEST_PATH as DEEPEST_PATH,
-        LONGEST_PATH as LONGEST_PATH,
-        Archive as Archive,
-        Member as Member,
-    )
     from .compression import DAMAGED as DAMAGED, codec as codec, decompressed as decompressed, plain as plain
     from .convert import (
         LAYOUT as LAYOUT,
@@ -38,9 +32,13 @@ if TYPE_CHECKING:
         write_folder as write_folder,
     )
     from .wheel import (
+        DEEPEST_PATH as DEEPEST_PATH,
+        LONGEST_PATH as LONGEST_PATH,
         NAMED_FOR_PYTHON as NAMED_FOR_PYTHON,
         SITE as SITE,
+        Archive as Archive,
         EntryPointError as EntryPointError,
+        Member as Member,
         Tree as Tree,
         check_python as check_python,
         check_tags as check_tags,

@@ -191,7 +191,7 @@ def test_a_skeleton_holds_no_piece(library: Path) -> None:
 def test_names_far_in_front_take_a_second_reading(
     store: LayerStore, builder: Builder, library: Path, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("layers.excerpt._HEAD", "layers.archive._FEED", "layers.tar._BUFFER"):
+    for place in ("layers.excerpt._HEAD", "layers.wheel._FEED", "layers.tar._BUFFER"):
         monkeypatch.setattr(f"builder.image.{place}", 512)
     shutil.copy(rootfs, builder.folder / "rootfs.tar")
     builder.wheel("nvidia-thing", {"nvidia/thing/lib/libthing.so.1": library.read_bytes()})

@@ -11,8 +11,7 @@ import pytest
 from layer_wheels import Builder, Content
 
 from builder.core.errors import CellError
-from builder.image.layers.archive import Archive
-from builder.image.layers.wheel import Tree, style
+from builder.image.layers.wheel import Archive, Tree, style
 
 if TYPE_CHECKING:
     from pathlib import Path

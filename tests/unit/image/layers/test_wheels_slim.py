@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder
 
-from builder.image.layers.archive import Archive
-from builder.image.layers.wheel import SITE, Tree
+from builder.image.layers.wheel import SITE, Archive, Tree
 from builder.image.recipe import slim
 
 if TYPE_CHECKING:

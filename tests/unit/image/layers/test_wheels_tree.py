@@ -15,11 +15,11 @@ import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
 from builder.core.errors import CellError
-from builder.image.layers.archive import Archive
 from builder.image.layers.convert import write_layer
 from builder.image.layers.excerpt import Excerpt
 from builder.image.layers.wheel import (
     SITE,
+    Archive,
     EntryPointError,
     Tree,
     check_python,

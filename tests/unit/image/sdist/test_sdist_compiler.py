@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doubles.python_mirror import installed
 
-from builder.image.layers.archive import Archive
+from builder.image.layers.wheel import Archive
 from builder.image.sdist.bench import SITE, WRAPPER, jobs, lay_programs, wrap_compilers
 
 if TYPE_CHECKING:
