@@ -15,7 +15,7 @@ import pytest
 from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 from builder.image.compose.cell_layers import LayerBuild, plan
 from builder.image.layers.store import LayerStore
-from builder.sources.oci.layout import plain_image, write_layout
+from builder.sources.oci.spec import plain_image, write_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import tar_layer
 from builder.pipeline import upload as feeding
 from builder.pipeline.upload import EngineLoad
-from builder.sources.oci.layout import plain_image
+from builder.sources.oci.spec import plain_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from builder.image.engine.images import StoredImage
     from builder.image.layers.store import Layer
-    from builder.sources.oci.layout import OciImage
+    from builder.sources.oci.spec import OciImage
 
 pytestmark = pytest.mark.docker
 

@@ -12,13 +12,6 @@ if TYPE_CHECKING:
         referrers as referrers,
         tag_of as tag_of,
     )
-    from .layout import (
-        OciImage as OciImage,
-        archive_parts as archive_parts,
-        image_manifest as image_manifest,
-        plain_image as plain_image,
-        write_layout as write_layout,
-    )
     from .registry import Registry as Registry
     from .spec import (
         CELL_LABEL as CELL_LABEL,
@@ -27,14 +20,19 @@ if TYPE_CHECKING:
         MANIFEST as MANIFEST,
         MATRIX_LABEL as MATRIX_LABEL,
         Descriptor as Descriptor,
+        OciImage as OciImage,
         Reference as Reference,
+        archive_parts as archive_parts,
         blobs_of as blobs_of,
         choose_manifest as choose_manifest,
+        image_manifest as image_manifest,
         is_digest as is_digest,
         is_tag as is_tag,
         parse_config as parse_config,
         parse_mirrors as parse_mirrors,
         parse_reference as parse_reference,
+        plain_image as plain_image,
+        write_layout as write_layout,
     )
     from .staging import (
         PREFIX as PREFIX,

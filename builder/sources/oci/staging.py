@@ -15,7 +15,6 @@ from builder.core.digests import content_of, sha256_of
 from builder.core.documents import MalformedError, shown
 from builder.core.errors import ImageMissingError, RegistryError, UsageError
 from builder.core.files import write_whole
-from builder.sources.oci.layout import Blob, OciImage
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import (
     CELL_LABEL,
@@ -23,7 +22,9 @@ from builder.sources.oci.spec import (
     INPUTS_LABEL,
     MANIFEST,
     MATRIX_LABEL,
+    Blob,
     Manifest,
+    OciImage,
     blobs_of,
     is_digest,
     is_tag,

@@ -29,7 +29,7 @@ from builder.image.compose.step_runners import StepRunner
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.image.sandbox import require
-from builder.sources.oci.layout import write_layout
+from builder.sources.oci.spec import write_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
