@@ -16,10 +16,20 @@ import yaml
 from builder.core.errors import CellError, SchedulerError, UsageError
 from builder.core.items import item
 from builder.release.dispatch import kubernetes
-from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
 from builder.release.dispatch.fleet import Fleet, merged
 from builder.release.dispatch.node import other_card, report_on
-from builder.release.dispatch.tasks import CONCLUSIVE, PREFIX, Task, TaskVerdict, Work, try_push
+from builder.release.dispatch.tasks import (
+    CONCLUSIVE,
+    PREFIX,
+    Scheduled,
+    SchedulerClient,
+    Task,
+    TaskVerdict,
+    Work,
+    full,
+    try_push,
+    why,
+)
 from builder.sources.oci import Staged
 from builder.verify.evidence import Signer, share
 

@@ -19,9 +19,8 @@ import yaml
 
 from builder.core.documents import parse_object, shown
 from builder.core.errors import CellError, SchedulerError
-from builder.release.dispatch.client import Scheduled, SchedulerClient, silent, why
 from builder.release.dispatch.fleet import Fleet, merged
-from builder.release.dispatch.tasks import PREFIX, Task
+from builder.release.dispatch.tasks import PREFIX, Scheduled, SchedulerClient, Task, silent, why
 
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rtbuild"

@@ -24,10 +24,9 @@ from builder.plan.lock import groups_of, lock_path
 from builder.plan.matrix import matches
 from builder.release.dispatch import kubernetes, slurm
 from builder.release.dispatch.by_logs import OnDstack, OnKubernetes
-from builder.release.dispatch.client import Scheduled
 from builder.release.dispatch.fleet import BUILD, BuildLane, Fleet
 from builder.release.dispatch.node import notes_beside, reports_beside
-from builder.release.dispatch.tasks import Say, Task, TaskVerdict, Work, try_push, verdicts
+from builder.release.dispatch.tasks import Say, Scheduled, Task, TaskVerdict, Work, try_push, verdicts
 from builder.sources.oci import Registry, Staged, find_staged, repository_of
 from builder.verify.evidence import People
 from builder.verify.runner import SealedReport

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 from builder.core.documents import shown
 from builder.core.errors import SchedulerError
-from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
 from builder.release.dispatch.fleet import KEEP_IMAGES, Fleet, Resources
-from builder.release.dispatch.tasks import PREFIX, Task
+from builder.release.dispatch.tasks import PREFIX, Scheduled, SchedulerClient, Task, full, why
 
 _SLURM = SchedulerClient(
     name="Slurm",

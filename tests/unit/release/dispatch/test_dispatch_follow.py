@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.core.errors import RegistryError, SchedulerError
-from builder.release.dispatch.client import Scheduled, full, silent
-from builder.release.dispatch.tasks import Follower, Task, TaskState, TaskVerdict, exit_code, missing
+from builder.release.dispatch.tasks import (
+    Follower,
+    Scheduled,
+    Task,
+    TaskState,
+    TaskVerdict,
+    exit_code,
+    full,
+    missing,
+    silent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

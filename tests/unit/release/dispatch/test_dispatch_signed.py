@@ -11,7 +11,7 @@ from doubles.cosign import CosignDouble
 from doubles.project import A100, T4, report
 
 from builder.core.errors import CellError, UsageError
-from builder.release.dispatch import by_logs, client, kubernetes, node
+from builder.release.dispatch import by_logs, kubernetes, node, tasks
 from builder.release.dispatch.by_logs import _json_in
 from builder.release.dispatch.fleet import load_fleet
 from builder.verify.evidence.attach import shared
@@ -166,7 +166,7 @@ def test_a_log_that_is_not_utf_8(tmp_path: Path) -> None:
     program = tmp_path / "kubectl"
     program.write_text("#!/bin/sh\nprintf '\\377\\n'\n")
     program.chmod(0o755)
-    scheduler = client.SchedulerClient(name="x", absent="", silent="", refused="")
+    scheduler = tasks.SchedulerClient(name="x", absent="", silent="", refused="")
     assert scheduler.ask([str(program)]) == "\N{REPLACEMENT CHARACTER}\n"
 
 
