@@ -34,7 +34,7 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.items import item
-from builder.image.layers.compression import INFLATE_ERRORS
+from builder.image.layers.tar import INFLATE_ERRORS
 from builder.pipeline.build import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
@@ -131,7 +131,7 @@ OF_ONE_ITEM = {
     ("image/compose/cell_layers.py", "__enter__"): "layers of one image",
     ("image/compose/cell_layers.py", "wheel"): "layers of one image",
     ("image/compose/cell_layers.py", "plan"): "layers of one image",
-    ("image/layers/compression.py", "_send"): "pieces of one layer",
+    ("image/layers/tar.py", "_send"): "pieces of one layer",
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
     ("sources/index/client.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/resolve/resolver.py", "prove"): "proposals; each answers with its own reason",

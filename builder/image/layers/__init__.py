@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .compression import DAMAGED as DAMAGED, codec as codec, decompressed as decompressed, plain as plain
     from .convert import (
         LAYOUT as LAYOUT,
         obtain_layer as obtain_layer,
@@ -21,13 +20,17 @@ if TYPE_CHECKING:
     )
     from .store import MEDIA_TYPES as MEDIA_TYPES, Layer as Layer, LayerStore as LayerStore, Lease as Lease
     from .tar import (
+        DAMAGED as DAMAGED,
         END as END,
         MTIME as MTIME,
         TarEntry as TarEntry,
         TarReader as TarReader,
+        codec as codec,
+        decompressed as decompressed,
         file_header as file_header,
         open_layer as open_layer,
         padding as padding,
+        plain as plain,
         tar_layer as tar_layer,
         write_folder as write_folder,
     )

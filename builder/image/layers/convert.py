@@ -14,10 +14,9 @@ from typing import BinaryIO
 
 from builder.core.digests import canonical_json
 from builder.core.errors import CellError
-from builder.image.layers.compression import BlobWriter
 from builder.image.layers.excerpt import Excerpt, keep_excerpt
 from builder.image.layers.store import Compression, Layer, Lease
-from builder.image.layers.tar import END, directory_header, file_header, padding
+from builder.image.layers.tar import END, BlobWriter, directory_header, file_header, padding
 from builder.image.layers.wheel import File, Tree, parents
 
 LAYOUT = 1

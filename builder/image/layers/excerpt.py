@@ -27,9 +27,8 @@ from builder.core import elf
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers.compression import ZSTD_LEVEL
 from builder.image.layers.store import Layer, Lease
-from builder.image.layers.tar import open_layer
+from builder.image.layers.tar import ZSTD_LEVEL, open_layer
 from builder.image.layers.wheel import SITE, parents
 
 FORMAT = 1

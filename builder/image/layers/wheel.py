@@ -34,7 +34,7 @@ from packaging.version import Version
 from builder.core.documents import shown
 from builder.core.errors import CellError
 from builder.core.model import Cell, Wheel
-from builder.image.layers.compression import INFLATE_ERRORS, crc32, inflater
+from builder.image.layers.tar import INFLATE_ERRORS, crc32, inflater
 from builder.image.recipe import left_out
 from builder.sources.index import Target, rank, takes, wheel_name
 

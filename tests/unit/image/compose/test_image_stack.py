@@ -24,7 +24,7 @@ from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.compose.cell_layers import LayerBuild, SystemLayers, plan
 from builder.image.compose.compose import final_config
-from builder.image.layers import compression as codec_module
+from builder.image.layers import tar as codec_module
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe
 from builder.plan.lock.file import OWN_LAYER

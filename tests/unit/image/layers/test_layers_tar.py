@@ -8,9 +8,8 @@ import pytest
 import zstandard
 
 from builder.image.layers import tar
-from builder.image.layers.compression import CHUNK, BlobWriter
 from builder.image.layers.store import Layer
-from builder.image.layers.tar import TarReader
+from builder.image.layers.tar import CHUNK, BlobWriter, TarReader
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:
