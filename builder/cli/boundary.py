@@ -18,8 +18,8 @@ from builder import __version__
 from builder.cli.console import accept_any_encoding, say
 from builder.core.documents import redact
 from builder.core.errors import MatrixError, MissingToolError, RtbuildError
+from builder.core.files import one_folder
 from builder.core.items import debugging
-from builder.core.temporary import one_folder
 
 BUG = 70
 INTERRUPTED = 130

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.core.errors import CellError
+from builder.core.files import locked_folder, sweep
 from builder.core.model import Cell, Image, Matrix
-from builder.core.temporary import locked_folder, sweep
 from builder.image.compose import BaseCache, step_runner
 from builder.image.engine import Engine, SavedImage
 from builder.image.recipe import Recipe

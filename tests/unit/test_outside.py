@@ -23,7 +23,7 @@ import pytest
 
 from builder.cli.boundary import BUG, guarded
 from builder.cli.options import age, driver
-from builder.core import temporary
+from builder.core import files
 from builder.core.digests import sha256_of
 from builder.core.documents import MalformedError, parse_json, parse_moment, read_file, shown
 from builder.core.errors import RegistryError, UsageError
@@ -242,8 +242,8 @@ def test_a_tree_that_is_deeper_than_calls_may_be(tmp_path: Path) -> None:
 LEFT = """
 import os, sys, tempfile
 from builder.plan import matrix
-from builder.core import temporary
-with temporary.one_folder():
+from builder.core import files
+with files.one_folder():
     folder = tempfile.mkdtemp()
     print(folder, flush=True)
     if sys.argv[1] == "killed":
@@ -261,12 +261,12 @@ def test_what_a_killed_one_left_goes_with_the_next(tmp_path: Path, monkeypatch: 
         assert alive.stdout is not None
         folder = Path(alive.stdout.readline().decode().strip())
         assert not left.exists()
-        temporary.sweep(tmp_path, temporary.own_prefix())
+        files.sweep(tmp_path, files.own_prefix())
         assert folder.is_dir(), "it belongs to a living process"
         alive.communicate()
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with temporary.one_folder():
+    with files.one_folder():
         pass  # a command that needs none goes on without
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.core import resources, temporary
+from builder.core import files, resources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def test_what_others_left_among_temporary_files_stays(
     mine.mkdir()
     place.mkdir()
     (mine / "file").touch()
-    prefix = temporary.own_prefix()
+    prefix = files.own_prefix()
     (place / f"{prefix}link").symlink_to(mine)
     (place / f"{prefix}nowhere").symlink_to(tmp_path / "nothing")
     (place / f"{prefix}file").touch()
@@ -59,7 +59,7 @@ def test_what_others_left_among_temporary_files_stays(
     (place / f"{prefix}dead").mkdir()
     (place / f"{prefix}dead/link").symlink_to(mine)
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    with temporary.one_folder():
+    with files.one_folder():
         pass
     left = {path.name.removeprefix(prefix) for path in place.iterdir()}
     assert left == {"link", "nowhere", "file", "pipe"}

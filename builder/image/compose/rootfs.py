@@ -17,9 +17,8 @@ from pathlib import Path
 
 from builder.core.digests import digest_of, file_sha256
 from builder.core.errors import CellError, CommandError, MissingToolError
-from builder.core.files import write_whole
+from builder.core.files import locked, locked_folder, sweep, write_whole
 from builder.core.model import Cell, Deb, RootfsBase
-from builder.core.temporary import locked, locked_folder, sweep
 from builder.image.layers import codec
 
 SCRIPT = Path(__file__).with_name("rootfs-finish.sh")

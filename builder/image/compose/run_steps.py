@@ -11,7 +11,7 @@ the interpreter, which is what they are looked up by here. What several distribu
 compiled together, and looked up in the same way.
 
 The folder that stands for an image for a moment has its base as far as a script needs it, and excerpts. It is
-laid out in memory if there is room (:func:`builder.core.temporary.workplace`). Files of the base that no
+laid out in memory if there is room (:func:`builder.core.files.workplace`). Files of the base that no
 script reads are left out: zones, documentation, the package manager's lists, two files of three in a small
 Debian.
 """
@@ -34,8 +34,8 @@ from pathlib import Path
 from builder.core.digests import digest_of
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
+from builder.core.files import MemoryFullError, disk_errors, workplace
 from builder.core.items import WorkSpan
-from builder.core.temporary import MemoryFullError, disk_errors, workplace
 from builder.image.compose.cell_layers import Plan, SystemLayers
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (

@@ -22,8 +22,7 @@ from pathlib import Path
 
 from builder.core.digests import sha256_of
 from builder.core.errors import CellError, CommandError
-from builder.core.files import write_whole
-from builder.core.temporary import locked, try_lock
+from builder.core.files import locked, try_lock, write_whole
 from builder.image.engine.build import hint_for
 from builder.image.engine.images import ImageStore
 from builder.image.layers import END, Layer, file_header, padding

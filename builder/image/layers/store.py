@@ -26,9 +26,17 @@ from typing import Any, Literal, Protocol, Self
 
 from builder.core.digests import file_sha256
 from builder.core.errors import CellError
-from builder.core.files import read_cached, remove, write_whole
+from builder.core.files import (
+    disk_errors,
+    locked,
+    read_cached,
+    remove,
+    sweep,
+    sweep_memory,
+    try_lock,
+    write_whole,
+)
 from builder.core.items import item
-from builder.core.temporary import disk_errors, locked, sweep, sweep_memory, try_lock
 
 Compression = Literal["zstd", "gzip"]
 

@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from builder.core.files import refuse_foreign
+from builder.core.files import locked_folder, refuse_foreign, sweep
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
-from builder.core.temporary import locked_folder, sweep
 
 _SECOND = 10**9
 """In nanoseconds."""

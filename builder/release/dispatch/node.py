@@ -30,9 +30,8 @@ from builder.core import errors
 from builder.core.digests import canonical_json
 from builder.core.documents import parse_object, readable, shown
 from builder.core.errors import CellError, MissingToolError, RegistryError
-from builder.core.files import write_whole
+from builder.core.files import locked, write_whole
 from builder.core.resources import cache
-from builder.core.temporary import locked
 from builder.plan.facts.tables import class_of
 from builder.release.dispatch.fleet import KEEP_IMAGES
 from builder.release.dispatch.tasks import CONCLUSIVE, answers, conclusive

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from urllib.parse import urljoin
 
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, SchedulerError
+from builder.core.files import disk_errors, locked, try_lock
 from builder.core.resources import cache
-from builder.core.temporary import disk_errors, locked, try_lock
 from builder.plan.facts.tables import class_of
 from builder.release.dispatch.fleet import BUILD, Fleet
 from builder.sources.oci import Registry, staged_reference

@@ -17,9 +17,8 @@ from urllib.parse import unquote
 
 from builder.core.documents import redact
 from builder.core.errors import MissingToolError, PackageIndexError
-from builder.core.files import read_cached, write_cached
+from builder.core.files import locked, read_cached, write_cached
 from builder.core.model import Deb
-from builder.core.temporary import locked
 from builder.sources.net import authorities, proxies, remedy
 
 _HINTS = {

@@ -17,7 +17,7 @@ import requests
 
 from builder.core.documents import redact, shown
 from builder.core.errors import CancelledError, CellError, MissingToolError
-from builder.core.temporary import locked
+from builder.core.files import locked
 from builder.sources.net.http import Client, explain, remedy
 
 _Item = TypeVar("_Item")

@@ -18,8 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeGuard, TypeVar
 from builder.core.digests import canonical_json, content_of, sha256_of
 from builder.core.documents import MalformedError, parse_object, shown
 from builder.core.errors import RegistryError, UsageError
-from builder.core.files import refuse_foreign, write_whole
-from builder.core.temporary import disk_errors, locked
+from builder.core.files import disk_errors, locked, refuse_foreign, write_whole
 
 DOCKER_HUB = "docker.io"
 # Docker Hub's name is not its address: https://docs.docker.com/reference/api/registry/latest/

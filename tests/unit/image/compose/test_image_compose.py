@@ -20,7 +20,7 @@ import zstandard
 from doubles.remote_layers import RemoteLayersDouble
 from layer_wheels import Builder, make_missing, pinned
 
-from builder.core import temporary as memory
+from builder.core import files as memory
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
 from builder.image.compose.cell_layers import plan
 from builder.image.compose.compose import ComposedImage, compose_image, go_json

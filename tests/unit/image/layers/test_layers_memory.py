@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.core import temporary as memory
+from builder.core import files as memory
 from builder.core.errors import CommandError, MissingToolError
-from builder.core.temporary import MemoryFullError, available, roomy, sweep_memory, workplace
+from builder.core.files import MemoryFullError, available, roomy, sweep_memory, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ CHILD = """
 import sys
 import tempfile
 from pathlib import Path
-from builder.core import temporary as memory
+from builder.core import files as memory
 memory.SHARED = Path(sys.argv[1])
 memory.roomy = lambda need: True
 with memory.workplace(Path(sys.argv[2]), 1, memory=True) as folder:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.errors import CellError, MissingToolError
-from builder.core.temporary import locked, locked_folder
+from builder.core.files import locked, locked_folder
 from builder.image.layers import store as store_room
 from builder.image.layers.store import Layer, LayerStore
 
