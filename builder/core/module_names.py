@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from builder.core import python_names
-from builder.core.lazy_names import MAKERS, maker_of, names_given, names_gone, names_made, of_module
+from builder.core.lazy_names import (
+    MAKERS,
+    maker_of,
+    names_given,
+    names_gone,
+    names_made,
+    of_module,
+    own_names,
+)
 from builder.core.module_additions import LARGEST, additions_of
 from builder.core.module_ends import (
     ALWAYS,
@@ -40,7 +48,6 @@ from builder.core.module_ends import (
     since,
     type_errors,
 )
-from builder.core.own_names import own_names
 from builder.core.python_names import OF_PYTHON
 
 _MOST_NAMES = 20_000
