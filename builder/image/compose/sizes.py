@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.cell_layers import installed, plan, python_title, ready_wheels, title_of
 from builder.image.layers import Layer, LayerStore, Member
+from builder.plan.facts.tables import CUDA_LIBRARY
 from builder.sources.index import cache_path
 
 UNPACKED = 2.0

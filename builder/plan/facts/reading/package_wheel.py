@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from zipfile import ZipInfo
 
-from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.errors import PackageIndexError
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.binary import SharedLibrary, library_of
 from builder.plan.facts.reading.framework_wheel import metadata_beside, metadata_head, read_once, zip_of
 from builder.plan.facts.reading.observed import Values, WheelReading
+from builder.plan.facts.tables import CUDA_LIBRARY
 from builder.sources.index import IndexFile, RemoteZip, UnknownError, sdist_files
 from builder.sources.net import Client
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from builder.core.cuda_libraries import NUMBERED
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.reading import release_rows as assemble
 from builder.plan.facts.reading.observed import WheelReading, metadata_of
 from builder.plan.facts.reading.package_wheel import number_of
 from builder.plan.facts.reading.release_rows import Raw, WheelRelease
-from builder.plan.facts.tables import PackageName, PackageRow, TableFile, newest_minor
+from builder.plan.facts.tables import NUMBERED, PackageName, PackageRow, TableFile, newest_minor
 from builder.sources.index import MACHINES, IndexFile
 
 AGAINST = "torch"

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.requirements import Requirement
 
-from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
 from builder.core.import_proof import PYTHON, Missing
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
 from builder.core.module_names import BY_OLD_PROTOC
@@ -16,7 +15,7 @@ from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import Source, SystemLibraryRow, load
+from builder.plan.facts.tables import CUDA_LIBRARY, NUMBERED, Source, SystemLibraryRow, load
 
 _VERSIONED = {
     **dict.fromkeys(("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"), "GLIBC"),

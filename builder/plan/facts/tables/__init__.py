@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         load as load,
     )
     from .packages import (
+        CUDA_LIBRARY as CUDA_LIBRARY,
+        NUMBERED as NUMBERED,
         PackageName as PackageName,
         PackageRow as PackageRow,
         PackageTable as PackageTable,

@@ -27,6 +27,16 @@ from builder.plan.facts.tables.frameworks import (
 _PINNED_CUDA = re.compile(r"nvidia-[a-z-]+-cu(\d\d)\b|cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b")
 _OF_OTHERS = re.compile(r"lib(?:torch|c10|tensorflow|cudnn|cu(?:df|ml))")
 """Libraries that another package brings, which is named beside."""
+_NUMBERED = r"cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+"
+_NOT_NUMBERED = (
+    r"cudnn\w*|cufftw?|cufile\w*|cupti|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|cutensor\w*|nccl\w*|nvperf\w*"
+    r"|nvshmem\w*|nvToolsExt|pcsampling\w*"
+)
+NUMBERED = re.compile(rf"lib(?:{_NUMBERED})\.so\.(\d+)(?:\.\d+)*")
+"""CUDA's libraries, by the names of their files, that have its major version in them, which is the group."""
+CUDA_LIBRARY = re.compile(rf"(lib(?:{_NUMBERED}|{_NOT_NUMBERED}))(?:\.so\.(\d+)[\w.]*|[.-].*)")
+"""Each of CUDA's libraries, with its stem and the first number behind ``.so``, if one follows at once:
+auditwheel gives copies names of their own, such as ``libcudart-d0da41ae.so.11.0``."""
 _SHARED = (
     "sources", "version", "distribution", "python", "platforms", "glibc", "glibc_arm64", "yanked", "requires",
     "extras", "numpy_abi", "cuda", "read", "unread",
@@ -121,8 +131,6 @@ class PackageRow(Row):
     @property
     def cuda_libraries(self) -> tuple[tuple[str, int], ...]:
         """(``libcudart.so.12``, 12): those of CUDA's with its major in their names that it is linked with."""
-        from builder.core.cuda_libraries import NUMBERED  # few runs ask
-
         named = ((name, NUMBERED.fullmatch(name)) for name in self.needed)
         return tuple((name, int(found[1])) for name, found in named if found is not None)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
+from builder.plan.facts.tables import CUDA_LIBRARY, NUMBERED
 
 
 @pytest.mark.parametrize(
