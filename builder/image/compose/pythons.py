@@ -18,12 +18,12 @@ from typing import BinaryIO
 from builder.core.digests import file_sha256
 from builder.core.documents import shown
 from builder.core.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
-from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.core.files import locked, read_cached, write_whole
 from builder.core.model import StandalonePython
 from builder.core.versions import at_least, key
 from builder.image.layers import MTIME, TarEntry, TarReader, decompressed, parents
+from builder.plan.facts.reading import needs_of
 from builder.plan.facts.tables import load
 from builder.sources.index import PythonArchives, choose_python, machine_platform
 

@@ -21,12 +21,12 @@ from packaging.version import Version
 
 from builder.core.documents import shown
 from builder.core.elf import ELF_MACHINES, elf_machine, reader_of
-from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.core.model import Sdist
 from builder.image.compose import FOLDER
 from builder.image.layers import Archive
 from builder.image.sdist import advice
+from builder.plan.facts.reading import needs_of
 from builder.sources.index import takes
 
 Content = Mapping[str, tuple[bytes, bool]]

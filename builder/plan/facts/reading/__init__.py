@@ -6,6 +6,7 @@ The tables are read again from the same places: :mod:`builder.plan.facts.reading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .binary import needs_of as needs_of
     from .cache import ReadingCache as ReadingCache
     from .cells import read_cells as read_cells
     from .framework_wheel import read_wheel as read_wheel

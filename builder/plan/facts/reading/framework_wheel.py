@@ -25,8 +25,8 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.core.elf_needs import needs_of
 from builder.plan.facts.reading import binary
+from builder.plan.facts.reading.binary import needs_of
 from builder.plan.facts.reading.observed import (
     Kind,
     Values,

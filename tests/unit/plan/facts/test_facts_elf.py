@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from facts_shelf import library
 
-from builder.core.elf_needs import Needs, needs_of
+from builder.plan.facts.reading.binary import Needs, needs_of
 from builder.plan.facts.reading.framework_wheel import parts_of
 from builder.plan.facts.reading.observed import Truth, WheelReading, WheelTruth
 from builder.plan.facts.reading.observed import truth_of as truth_of_reading

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.image.layers.excerpt import Excerpt, Skeleton
 from builder.plan.facts.reading import binary
+from builder.plan.facts.reading.binary import needs_of
 from builder.plan.facts.reading.observed import Truth, WheelReading, truth_of
 from builder.plan.facts.rules.checking import check
 

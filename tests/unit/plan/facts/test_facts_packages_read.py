@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from facts_shelf import LINUX, Shelf, fatbin, metadata
 
-from builder.core.elf_needs import needs_of
-from builder.plan.facts.reading.binary import library_of
+from builder.plan.facts.reading.binary import library_of, needs_of
 from builder.plan.facts.reading.package_wheel import source_values
 from builder.plan.facts.reading.release_survey import load_table, survey, table_text
 
