@@ -16,9 +16,9 @@ from builder.cli.commands import facts as command
 from builder.core import resources
 from builder.core.errors import RegistryError, UsageError
 from builder.core.model import RegistryBase
-from builder.plan.facts.reading.release_rows import total
 from builder.plan.facts.reading.release_survey import load_table, table_text
 from builder.plan.facts.reading.rereading import read_side_tables
+from builder.plan.facts.reading.row_sources import total
 from builder.plan.facts.tables import loader as facts
 
 if TYPE_CHECKING:

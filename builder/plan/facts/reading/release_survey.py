@@ -21,13 +21,16 @@ from builder.core.items import item
 from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import Kind, WheelReading
 from builder.plan.facts.reading.package_wheel import read_numpy, read_package, read_source, read_symbols
-from builder.plan.facts.reading.release_rows import Raw, WheelRelease, releases, total
 from builder.plan.facts.reading.row_sources import (
     AGAINST,
     Family,
+    Raw,
     SourceRelease,
+    WheelRelease,
     against,
     families,
+    releases,
+    total,
     with_sources,
 )
 from builder.sources.index import Index, IndexFile, page, pages

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.core import resources
-from builder.plan.facts.reading.release_rows import total
 from builder.plan.facts.reading.release_survey import load_table, table_text
-from builder.plan.facts.reading.row_sources import FAMILIES
+from builder.plan.facts.reading.row_sources import FAMILIES, total
 from builder.plan.facts.tables import loader as tables
 
 TABLES = tables.load()

@@ -9,8 +9,8 @@ import pytest
 from facts_shelf import LINUX, Shelf, fatbin, jax, metadata, packed, torch, torch_python
 
 from builder.plan.facts.reading import binary
-from builder.plan.facts.reading.release_rows import total
 from builder.plan.facts.reading.release_survey import Budget, ReleaseTable, load_table, survey, table_text
+from builder.plan.facts.reading.row_sources import total
 
 
 @pytest.fixture
