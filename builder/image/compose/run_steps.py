@@ -1,7 +1,7 @@
 """The layers above the wheels, made by the recipe's own steps.
 
 The steps run in the base's own system (:mod:`builder.image.sandbox`), laid out in memory, over as much of
-the wheels as they look at (:mod:`builder.image.layers.excerpt`), and what they leave is written as BuildKit
+the wheels as they look at (:mod:`builder.image.layers.convert`), and what they leave is written as BuildKit
 writes it (:func:`builder.image.layers.tar.write_folder`): the diff ids are those of a plain ``docker build``.
 
 Bytecode is compiled once for a distribution, and laid before the recipe's step as if it had just made it. The

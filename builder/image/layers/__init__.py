@@ -4,12 +4,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .convert import (
-        LAYOUT as LAYOUT,
-        obtain_layer as obtain_layer,
-        refuse_collisions as refuse_collisions,
-    )
-    from .excerpt import (
         FORMAT as FORMAT,
+        LAYOUT as LAYOUT,
         Pack as Pack,
         Packed as Packed,
         excerpt_of as excerpt_of,
@@ -17,6 +13,8 @@ if TYPE_CHECKING:
         is_library as is_library,
         is_source as is_source,
         keep_pack as keep_pack,
+        obtain_layer as obtain_layer,
+        refuse_collisions as refuse_collisions,
     )
     from .store import MEDIA_TYPES as MEDIA_TYPES, Layer as Layer, LayerStore as LayerStore, Lease as Lease
     from .tar import (

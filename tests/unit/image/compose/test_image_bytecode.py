@@ -18,7 +18,7 @@ import pytest
 from builder.core.errors import MissingToolError
 from builder.image import sandbox
 from builder.image.compose.run_steps import RootfsTree, compile_sources, compiler, parts_of
-from builder.image.layers.excerpt import Excerpt, Pack, keep_pack
+from builder.image.layers.convert import Excerpt, Pack, keep_pack
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import MTIME
 from builder.image.recipe.rendering import render

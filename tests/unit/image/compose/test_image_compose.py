@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.core.model import Pinned
-    from builder.image.layers.excerpt import Packed
+    from builder.image.layers.convert import Packed
     from builder.image.layers.store import Layer
 
 STEPS = (

@@ -19,12 +19,12 @@ from layer_wheels import Builder, Content, make_missing, pinned
 from builder.core.errors import CancelledError, CellError
 from builder.image.compose.cell_layers import Plan, plan
 from builder.image.compose.run_steps import RootfsTree
-from builder.image.layers.excerpt import Skeleton, excerpt_of
+from builder.image.layers.convert import Skeleton, excerpt_of
 from builder.image.layers.store import LayerStore
 from builder.plan.lock.file import OWN_LAYER
 
 if TYPE_CHECKING:
-    from builder.image.layers.excerpt import Pack
+    from builder.image.layers.convert import Pack
     from builder.image.layers.store import Layer
 
 SITE = "opt/runtime/lib/python/site-packages"
@@ -191,7 +191,7 @@ def test_a_skeleton_holds_no_piece(library: Path) -> None:
 def test_names_far_in_front_take_a_second_reading(
     store: LayerStore, builder: Builder, library: Path, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("layers.excerpt._HEAD", "layers.wheel._FEED", "layers.tar._BUFFER"):
+    for place in ("layers.convert._HEAD", "layers.wheel._FEED", "layers.tar._BUFFER"):
         monkeypatch.setattr(f"builder.image.{place}", 512)
     shutil.copy(rootfs, builder.folder / "rootfs.tar")
     builder.wheel("nvidia-thing", {"nvidia/thing/lib/libthing.so.1": library.read_bytes()})

@@ -15,8 +15,7 @@ import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
 from builder.core.errors import CellError
-from builder.image.layers.convert import write_layer
-from builder.image.layers.excerpt import Excerpt
+from builder.image.layers.convert import Excerpt, write_layer
 from builder.image.layers.wheel import (
     SITE,
     Archive,

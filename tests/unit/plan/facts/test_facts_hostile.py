@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.core.errors import CellError
-from builder.image.layers.excerpt import Excerpt, Skeleton
+from builder.image.layers.convert import Excerpt, Skeleton
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.binary import needs_of
 from builder.plan.facts.reading.observed import Truth, WheelReading, truth_of
