@@ -29,7 +29,7 @@ from builder.core import resources
 from builder.core.files import write_whole
 from builder.core.model import RootfsBase
 from builder.image.compose.rootfs import cached_rootfs
-from builder.sources.debian.archive import Debian
+from builder.sources.debian import Debian
 from builder.sources.index.client import Index
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pytest
 from builder.core import resources
 from builder.core.errors import MissingToolError, PackageIndexError
 from builder.image.compose.rootfs import cached_rootfs
-from builder.sources.debian.archive import Debian
+from builder.sources.debian import Debian
 from builder.sources.index.client import Index
 from builder.sources.index.target import Target
 

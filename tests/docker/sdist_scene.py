@@ -16,7 +16,7 @@ from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 from builder.image.sdist import Workshop
 from builder.plan.lock.pinning import pin
-from builder.sources.debian.archive import Debian
+from builder.sources.debian import Debian
 from builder.sources.index.client import Index
 from builder.sources.oci.registry import Registry
 

@@ -16,7 +16,7 @@ import pytest
 
 from builder.core import resources
 from builder.image.compose.rootfs import cached_rootfs, make
-from builder.sources.debian.archive import Debian
+from builder.sources.debian import Debian
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -112,8 +112,11 @@ def said(folder: Path) -> str:
 
 
 def rooms(folder: Path) -> list[str]:
-    """The rooms of a wing; none for one that is a room itself."""
-    return sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+    """The rooms of a wing, folders or single modules; none for one that is a room itself."""
+    found = {path.parent.name for path in folder.glob("*/__init__.py")}
+    if folder.name not in {"cli", "pipeline", "core"}:
+        found |= {path.stem for path in folder.glob("[!_]*.py")}
+    return sorted(found)
 
 
 def _wing(package: Path, name: str) -> str:

@@ -9,6 +9,8 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
+from pages.architecture import rooms as rooms_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -69,8 +71,7 @@ def drawing(package: Path, wings: Sequence[str]) -> str:
     parts.append(_text(LEFT, y, "Wings: each imports only from itself and from those below it", "name"))
     for wing in wings:
         y += 10
-        rooms = sorted(path.parent.name for path in (package / wing).glob("*/__init__.py"))
-        rooms = [room for room in rooms if (wing, room) != APART]
+        rooms = [room for room in rooms_of(package / wing) if (wing, room) != APART]
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - 2 * LEFT}" height="{FLOOR}" rx="6"/>')
         parts.append(_text(LEFT + 10, y + 20, wing, "name code"))
         lines = _fitting(_said(package, wing), 25)

@@ -41,7 +41,7 @@ def pin(
         CellError: the base has another Python than the cell wants, something could not be resolved, or only
             some packages are to move and the index has another one's locked file no longer; see
             :mod:`builder.sources.index.client`, :mod:`builder.sources.oci.registry` and
-            :mod:`builder.sources.debian.archive`.
+            :mod:`builder.sources.debian`.
     """
     own_names = _names_of_base(cell, previous)
     base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
@@ -188,7 +188,7 @@ def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase
 def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | RootfsBase:
     """The base as the registry or Debian's archive gives it today, with the packages that a lock has.
 
-    Raises CellError; see :mod:`builder.sources.oci.registry` and :mod:`builder.sources.debian.archive`.
+    Raises CellError; see :mod:`builder.sources.oci.registry` and :mod:`builder.sources.debian`.
     """
     if cell.base.kind == "registry":
         try:

@@ -10,7 +10,7 @@ import requests
 from doubles.http_server import Answer, Server
 
 from builder.core.errors import PackageIndexError, RegistrySilentError, UsageError
-from builder.sources.debian.apt import Apt
+from builder.sources.debian import Apt
 from builder.sources.index.simple_api import files
 from builder.sources.index.target import Target
 from builder.sources.index.uv import compile_requirements, from_user
@@ -137,7 +137,7 @@ def test_apt_trusts_whom_the_environment_names(monkeypatch: pytest.MonkeyPatch, 
     bundle.write_text("-")
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     for own, wanted in ([], 1), (['Acquire::https::CaInfo "/etc/theirs.pem";'], 0):
-        monkeypatch.setattr("builder.sources.debian.apt.host_acquire_options", lambda own=own: own)
+        monkeypatch.setattr("builder.sources.debian.host_acquire_options", lambda own=own: own)
         Apt(tmp_path / "apt", architecture="amd64", keyring=tmp_path)._set_up()
         said = (tmp_path / "apt/apt.conf").read_text()
         assert said.count(f'Acquire::https::CaInfo "{bundle}";') == wanted

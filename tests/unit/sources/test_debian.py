@@ -16,9 +16,16 @@ import pytest
 from doubles.http_server import Server
 
 from builder.core.errors import CellError, MissingToolError, PackageIndexError
-from builder.sources.debian import archive as debian
-from builder.sources.debian.apt import AptSource, HostSource, host_sources
-from builder.sources.debian.archive import Debian, archives_of, cache_path, older_lists
+from builder.sources import debian
+from builder.sources.debian import (
+    AptSource,
+    Debian,
+    HostSource,
+    archives_of,
+    cache_path,
+    host_sources,
+    older_lists,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
