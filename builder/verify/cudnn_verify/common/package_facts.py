@@ -818,6 +818,23 @@ def _torch_by_driver(remedies):
     return remedies.torch_and(names, release, None)[: len(names) + 1]
 
 
+_TORCH_RAISES = ("RuntimeError: CUDA error:", "torch.AcceleratorError: CUDA error:")
+
+
+def _torch_by_card(remedies):
+    """Whether a text of PyTorch's own names neither card nor build: the card decides on the index then."""
+    here = remedies.here
+    others = (
+        here.torch_extension if getattr(here, "torch_raised", False) else getattr(here, "other_kernels", 1)
+    )
+    told = getattr(here, "says_torch", False) or str(remedies.detail.get("line")).startswith(_TORCH_RAISES)
+    away = {"windows", "jetson", "aarch64", "macos"} & here.places or getattr(
+        here, "kernels_elsewhere", False
+    )
+    elsewhere = others or away or set(here.printed_by) & set(KERNEL_PACKAGES) or here.packages.get("torch")
+    return bool(remedies.framework == "torch" and told and not remedies.capability and not elsewhere)
+
+
 def _torch_for_card(remedies):
     """PyTorch with its companions from the index of a CUDA with code for the card, where the text names
     PyTorch without its build, and no other package with kernels of its own.
@@ -1157,6 +1174,11 @@ PACKAGE_FACTS = {
     "ptx-of-cuda-12": lambda r: numbers(r.detail.get("wanted"))[:1] == (8,),
     "cuda-13-told": lambda r: 13 in getattr(r.here, "cuda_named", ()),
     "card-is-new": lambda r: bool(r.capability) and r.capability >= (10, 0),
+    "torch-by-card": _torch_by_card,
+    "cupy-major": lambda r: r.cuda if r.cuda in (12, 13) else 12,
+    "tensorflow-serves-card": lambda r: bool(r.capability) and r.capability < (10, 0),
+    "paddle-for-card": lambda r: "cu126" if (r.capability or ()) >= (7, 0) else "cu118",
+    "cupy-unread": lambda r: not any(name.startswith("cupy") for name in getattr(r.here, "here", ())),
     "kernels-elsewhere": lambda r: (
         getattr(r.here, "kernels_elsewhere", False) and "torch" not in r.here.packages
     ),

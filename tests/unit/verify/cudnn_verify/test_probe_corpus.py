@@ -1387,6 +1387,64 @@ def test_classes_of_faults_that_the_eighth_held_out_set_showed(text, cause, comm
     assert command in commands[0] if command else commands == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: HIP error: invalid device function\nHIP kernel errors might be asynchronous",
+        "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!",
+        "ROCm error: invalid device function\n  in function ggml_cuda_compute_forward at ggml-cuda.cu:2366",
+        "torch 2.9.1+rocm6.4, RX 7900 XTX\nRuntimeError: CUDA error: no kernel image is available",
+    ],
+)
+def test_what_amds_software_says_has_no_cause_and_no_command_of_nvidias(text):
+    document = diagnose_score.answer(text)
+    assert document["causes"] == []
+    assert document["program"]["elsewhere"]
+    assert "none of NVIDIA's software" in render_diagnosis(document)
+
+
+def test_a_text_with_a_card_of_nvidias_is_not_amds_for_a_word():
+    text = "NVIDIA GeForce RTX 3090\nHIP error\nCUDA error: no kernel image is available for execution"
+    assert diagnose_score.answer(text)["cause"] == "framework-arch-missing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "XLA is disabling parallel compilation, which may slow down compilation.",
+        (
+            "The NVIDIA driver's CUDA version is 12.4 which is older than the PTX compiler version 12.6.20. "
+            "Because the driver is older than the PTX compiler version, XLA is disabling parallel "
+            "compilation, which may slow down compilation. You should update your NVIDIA driver or use the "
+            "NVIDIA-provided CUDA forward compatibility packages."
+        ),
+    ],
+)
+def test_a_line_of_routine_decides_nothing(text):
+    document = diagnose_score.answer(text)
+    assert document["causes"] == []
+    assert document["harmless"]
+
+
+@pytest.mark.parametrize(
+    ("where", "on_mac"),
+    [
+        ('File "/Users/bob/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310', True),
+        ('File "C:\\Users\\bob\\venv\\lib\\site-packages\\torch\\cuda\\__init__.py", line 310', False),
+        ('File "C:/Users/bob/venv/lib/site-packages/torch/cuda/__init__.py", line 310', False),
+        ('File "/mnt/c/Users/bob/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310', False),
+    ],
+)
+def test_a_mac_is_known_by_its_folder_of_users_and_gets_no_build_for_cuda(where, on_mac):
+    document = diagnose_score.answer(
+        where + ", in _lazy_init\nAssertionError: Torch not compiled with CUDA enabled"
+    )
+    texts = [command["text"] for command in document["causes"][0]["commands"]]
+    assert document["cause"] == "framework-cpu-build"
+    assert ("mps" in " ".join(texts)) == on_mac
+    assert any("torch-backend" in text for text in texts) != on_mac
+
+
 SMI_FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
 PTXAS_90 = "ptxas fatal : Value 'sm_90' is not defined for option 'gpu-name'"
 CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9.1.0. CuDNN library"

@@ -45,7 +45,7 @@ def commands(document):
 def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signature):
     document = ask(re.sub(r" (and|beside) (?=\S+==)", "\n", signature.example).replace(" in one env", "\n"))
     found = [row["source"] for row in document["causes"] + document["harmless"]]
-    if signature.kind == "program":
+    if signature.kind in ("program", "elsewhere"):
         assert document["program"]["says"] == signature.says
         assert not document["causes"]
     elif signature.kind in ("wrapper", "class") and not signature.causes:
@@ -58,7 +58,9 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
     assert {condition for condition, _ in (*signature.when, *signature.first, *signature.unless)} <= set(
         CONDITIONS
     )
-    assert bool(signature.causes) == (signature.kind not in ("harmless", "program")) or signature.kind in (
+    assert bool(signature.causes) == (
+        signature.kind not in ("harmless", "program", "elsewhere")
+    ) or signature.kind in (
         "wrapper",
         "class",
     )
