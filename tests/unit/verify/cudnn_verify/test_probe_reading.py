@@ -1,5 +1,6 @@
 """From texts that people have to causes: signatures, threads with a confirmed cause, and bad input."""
 
+import gzip
 import hashlib
 import io
 import itertools
@@ -410,3 +411,16 @@ def test_the_end_of_a_file_that_takes_too_long_is_read(monkeypatch):
     reading.add("log.txt", io.BytesIO(data), len(data))
     assert [line.text for line in reading.lines if "libcudnn" in line.text]
     assert "too long" in reading.notes[0]
+
+
+def test_a_packed_log_is_read_as_far_as_a_bound(monkeypatch):
+    line = b"RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n"
+    plain = ask(line)
+    packed = gzip.compress(b"nothing\n") + gzip.compress(line)
+    assert ask(packed, name="log.gz")["cause"] == plain["cause"]
+    monkeypatch.setattr(probe_reading, "_UNPACKED", 1 << 20)
+    document = ask(gzip.compress(line + b"\0" * (8 << 20)))
+    assert document["cause"] == plain["cause"]
+    assert "longer than the 1 MiB" in document["read"]["notes"][0]
+    assert "cannot be unpacked" in ask(packed[:10] + b"\xff" * 40)["read"]["notes"][0]
+    assert "ends early" in ask(packed[:-9])["read"]["notes"][0]
