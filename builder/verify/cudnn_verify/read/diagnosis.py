@@ -322,7 +322,7 @@ def _name_once(causes):
 def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
-    silent = strength == WRAPPER and len(finding.causes) > 1
+    silent = strength == WRAPPER and len(finding.causes) > 1 and not signature.wants
     sure = strength == PROVES or len(finding.causes) == 1
     remedies = Remedies(facts, dict(finding.detail, sure=sure), signature.systems)
     commands = [] if silent else remedies.commands(cause)
