@@ -1204,7 +1204,7 @@ PACKAGE_FACTS = {
     "torch-by-card": _torch_by_card,
     "ctranslate2-told": lambda r: (
         r.known("ctranslate2-here")
-        or bool({"ctranslate2", "faster-whisper"} & {*r.here.named, *r.here.printed_by})
+        or bool({"ctranslate2", "faster-whisper"} & {*getattr(r.here, "named", ()), *r.here.printed_by})
     ),
     "ggml-failed": lambda r: getattr(r.here, "ggml_failed", False),
     "flash-attn-package": lambda r: "flash" in str(r.known("kernel-package")),

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import textwrap
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -175,12 +176,17 @@ def as_pasted(text):
 
 @pytest.mark.slow
 def test_quotes_wrapping_timestamps_and_colours_change_hardly_any_answer(scored):
-    changed = []
-    for number, (thread, document, _) in enumerate(scored[::2]):
-        pasted = list(as_pasted(thread["text"]))[number % 4]
+    """Half of the threads, each in one form: by its address, which a thread beside it does not change."""
+    changed, asked = [], 0
+    for thread, document, _ in scored:
+        form, left_out = divmod(zlib.crc32(thread["url"].encode()), 2)
+        if left_out:
+            continue
+        asked += 1
+        pasted = list(as_pasted(thread["text"]))[form % 4]
         if diagnose_score.answer(pasted)["cause"] != document["cause"]:
             changed.append(thread["url"])
-    assert len(changed) <= 2, changed
+    assert len(changed) <= asked // 100, changed
 
 
 def test_a_message_that_a_window_broke_within_words_is_read():
