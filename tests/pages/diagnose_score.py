@@ -91,7 +91,7 @@ one that comes near, 7 one that does harm. Four of its threads are of none of rt
 The tenth was graded so, too; of its 58 threads 11 were in the corpus, and are left out. 34 of the
 other 47 answers name the true cause, 27 of these alone, 5 are half right, 1 is wrong and 7 silent; 17 have a
 command that mends, 13 one that comes near, none one that does harm.
-249 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in seven batches, and
+252 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in eight batches, and
 asked about each batch before mending with it. Their answers of that time are in the first runs by year.
 """
 

@@ -165,7 +165,9 @@ def render_diagnosis(document):
     """The page for what texts told; every fact in it is in the document, too."""
     causes, equal = document["causes"], document["equal"]
     if document["program"]:
-        lines = ["No cause in the environment: the program itself is at fault."]
+        said = "the program itself is at fault."
+        said = "this is none of NVIDIA's software." if document["program"]["elsewhere"] else said
+        lines = ["No cause in the environment: " + said]
         lines += _proof(dict(document["program"], because=[]))
     elif document["cause"] is None:
         lines = ["No cause: nothing in this text is a known signature of one."]

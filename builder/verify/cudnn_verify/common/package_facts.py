@@ -817,6 +817,50 @@ def _torch_by_driver(remedies):
     return remedies.torch_and(names, release, None)[: len(names) + 1]
 
 
+def _torch_before_2_9(remedies):
+    """PyTorch 2.8 with its companions, of the build that is here."""
+    release, variant = torch_told(remedies)
+    names = [name for name in ("torchvision",) if name in remedies.here.packages or not release]
+    own = [row for row in Releases().builds("torch", "2.8.0") if variant and row["variant"] == variant]
+    return remedies.torch_and([*names, "torchaudio"], "2.8.0", variant if own else None)
+
+
+def _python_told(remedies):
+    """The Python that a text is about, by the library that it links, too."""
+    found = re.search(
+        r"python3(\d\d)\b", str(remedies.detail.get("line")) + str(remedies.detail.get("matched"))
+    )
+    return remedies.here.python or (found and "3." + found.group(1))
+
+
+_UBUNTU_OF = ((35, "22.04"), (39, "24.04"))
+"""(the minor version of its glibc, the release): https://documentation.ubuntu.com/project/release-team/list-of-releases/"""
+
+
+def _newer_system(remedies):
+    """An image with the C library that a message asks for; None where it asks for that of no known one."""
+    asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))]
+    release = next((name for minor, name in _UBUNTU_OF if asked and max(asked) <= minor), None)
+    return release and "ubuntu:" + release
+
+
+_TORCH_RAISES = ("RuntimeError: CUDA error:", "torch.AcceleratorError: CUDA error:")
+
+
+def _torch_by_card(remedies):
+    """Whether a text of PyTorch's own names neither card nor build: the card decides on the index then."""
+    here = remedies.here
+    others = (
+        here.torch_extension if getattr(here, "torch_raised", False) else getattr(here, "other_kernels", 1)
+    )
+    told = getattr(here, "says_torch", False) or str(remedies.detail.get("line")).startswith(_TORCH_RAISES)
+    away = {"windows", "jetson", "aarch64", "macos"} & here.places or getattr(
+        here, "kernels_elsewhere", False
+    )
+    elsewhere = others or away or set(here.printed_by) & set(KERNEL_PACKAGES) or here.packages.get("torch")
+    return bool(remedies.framework == "torch" and told and not remedies.capability and not elsewhere)
+
+
 def _torch_for_card(remedies):
     """PyTorch with its companions from the index of a CUDA with code for the card, where the text names
     PyTorch without its build, and no other package with kernels of its own.
@@ -1156,6 +1200,28 @@ PACKAGE_FACTS = {
     "ptx-of-cuda-12": lambda r: numbers(r.detail.get("wanted"))[:1] == (8,),
     "cuda-13-told": lambda r: 13 in getattr(r.here, "cuda_named", ()),
     "card-is-new": lambda r: bool(r.capability) and r.capability >= (10, 0),
+    "torch-by-card": _torch_by_card,
+    "ctranslate2-told": lambda r: (
+        r.known("ctranslate2-here")
+        or bool({"ctranslate2", "faster-whisper"} & {*getattr(r.here, "named", ()), *r.here.printed_by})
+    ),
+    "ggml-failed": lambda r: getattr(r.here, "ggml_failed", False),
+    "flash-attn-package": lambda r: "flash" in str(r.known("kernel-package")),
+    "torch-before-2.9": _torch_before_2_9,
+    "asks-cudnn-8": lambda r: str(r.detail.get("major")) == "8" and r.framework != "tensorflow",
+    "asks-cudnn-9": lambda r: str(r.detail.get("major")) == "9",
+    "cudnn-8-of": lambda r: r.cuda if r.cuda in (11, 12) else 12,
+    "ort-asks-13": lambda r: str(r.detail.get("cuda")) == "13",
+    "nvrtc-by-name": lambda r: r.known("toolkit-wheel") if "nvrtc" in str(r.detail.get("library")) else None,
+    "nvrtc-folder": lambda r: "cu13" if r.library_major() == 13 else "cuda_nvrtc",
+    "python-minor": lambda r: dict(enumerate(numbers(_python_told(r)))).get(1),
+    "python-digits": lambda r: "".join(map(str, numbers(_python_told(r))[:2])),
+    "python-folder": lambda r: ".\\python_embeded" if "comfy-portable" in r.here.places else "PYTHON_FOLDER",
+    "newer-system": _newer_system,
+    "cupy-major": lambda r: r.cuda if r.cuda in (12, 13) else 12,
+    "tensorflow-serves-card": lambda r: bool(r.capability) and r.capability < (10, 0),
+    "paddle-for-card": lambda r: "cu126" if (r.capability or ()) >= (7, 0) else "cu118",
+    "cupy-unread": lambda r: not any(name.startswith("cupy") for name in getattr(r.here, "here", ())),
     "kernels-elsewhere": lambda r: (
         getattr(r.here, "kernels_elsewhere", False) and "torch" not in r.here.packages
     ),

@@ -26,6 +26,8 @@ _CUT_OFF = re.compile(
 )
 _PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
 _AS_UV = re.compile(r"(?<!uv )\bpip(?= (?:un)?install)")
+_OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
+"""NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
 _PORTABLE = r".\python_embeded\python.exe"
 _NOT_BY_IMAGE = (
     "half",
@@ -76,10 +78,12 @@ class Remedies(FrameworkBuilds):
             found = list({command.text: command for command in reversed(found)}.values())[::-1]
         if {"arch-linux", "fedora", "macos"} & self.here.places:
             found = [command for command in found if command.where != "apt"]
+        if "macos" in self.here.places:
+            found = [command for command in found if not _OF_CUDA.search(command.text)]
         if "nix" in self.here.places:  # neither apt nor /usr/local is there
             found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
         if getattr(self.here, "uv_project", False):
-            found = [one for command in found for one in [*_as_project(command), command]]
+            found = [one for command in found for one in _as_project(command) or [command]]
         if getattr(self.here, "uv_project", False) or getattr(self.here, "uv", False):  # no pip is there
             found = [c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in found]
         if getattr(self.here, "podman", False):
@@ -576,6 +580,13 @@ def _as_project(command):
         r"pip install --force-reinstall ([^-&|]+) --index-url (https://\S+/(cu\d+))$", command.text
     )
     plain = re.match(r"pip install (?:--upgrade )?([^-&|$].*)$", command.text)
+    away = re.match(r"pip uninstall -y ([\w. -]+)$", command.text)
+    if command.where == "pip" and away:
+        note = (
+            "those of them that pyproject.toml names; for one that another package asks for, in [tool.uv]: "
+        )
+        note += "override-dependencies = [\"NAME ; sys_platform == 'never'\"], then uv sync"
+        return [Command("pip", "uv remove " + away.group(1), note)]
     if command.where == "pip" and plain and not re.search(r" -|[&|$;]", plain.group(1)):
         return [Command("pip", "uv add " + plain.group(1), command.note)]
     if command.where != "pip" or not found:

@@ -432,6 +432,9 @@ CONDITIONS = {
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "not-nvidia": lambda facts, _: (
+        not (facts.driver or facts.cards) and "no card and no driver of NVIDIA's is in this text"
+    ),
     "other-graphics": lambda facts, _: (
         facts.other_graphics
         and not (facts.driver or facts.cards)

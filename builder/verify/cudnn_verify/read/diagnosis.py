@@ -143,8 +143,10 @@ def diagnose(reading):
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
     _name_once(causes)
-    program = next((finding for finding in findings if finding.signature.kind == "program"), None)
-    if causes and causes[0]["strength"] == PROVES:
+    kinds = {finding.signature.kind: finding for finding in reversed(findings)}
+    elsewhere = kinds.get("elsewhere") if not report else None
+    program = elsewhere or kinds.get("program")
+    if causes and causes[0]["strength"] == PROVES and not elsewhere:
         program = None
     elif program:
         causes = []  # what CUDA and cuDNN say after the program's own fault follows from it
@@ -161,7 +163,12 @@ def diagnose(reading):
         "decided": decided,
         "equal": equal if len(equal) > 1 and not decided else [],
         "causes": causes,
-        "program": program and {"line": _place(program.line), "says": program.says},
+        "program": program
+        and {
+            "line": _place(program.line),
+            "says": program.says,
+            "elsewhere": program is elsewhere,
+        },
         "harmless": harmless,
         "look": None if program else _look_for(equal if not decided else [], causes, facts, silent, absent),
     }
@@ -220,7 +227,9 @@ def _facts_first(findings, told):
     """
     best = max([finding.strength for finding in findings if finding.causes] or [0])
     equal = {cause for finding in findings if finding.strength == best for cause in finding.causes}
-    if best == PROVES or any(finding.signature.kind in ("program", "facts") for finding in findings):
+    if best == PROVES or any(
+        finding.signature.kind in ("program", "elsewhere", "facts") for finding in findings
+    ):
         return findings
     if not equal:
         return told[:1] + findings
@@ -313,7 +322,7 @@ def _name_once(causes):
 def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
-    silent = strength == WRAPPER and len(finding.causes) > 1
+    silent = strength == WRAPPER and len(finding.causes) > 1 and not signature.wants
     sure = strength == PROVES or len(finding.causes) == 1
     remedies = Remedies(facts, dict(finding.detail, sure=sure), signature.systems)
     commands = [] if silent else remedies.commands(cause)

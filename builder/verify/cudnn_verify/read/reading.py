@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 import time
+import zlib
 from collections import deque, namedtuple
 from html import unescape
 
@@ -31,6 +32,8 @@ _DISTINCT = 1000
 """Lines that differ by more than numbers; further ones have to differ by a word that a signature knows."""
 _WORD = re.compile(r"[a-z]{3,}")
 _NOTEBOOK = 256 << 20
+_PACKED, _UNPACKED = 32 << 20, 64 << 20
+"""Bytes of a text in gzip that are read, and that are unpacked: a small file can hold any number of zeros."""
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
@@ -76,6 +79,10 @@ class TextReading(object):
         """Read one text. ``size`` in bytes, None if unknown."""
         head = stream.read(_CHUNK)
         self.sources.append(name)
+        if head[:2] == b"\x1f\x8b":
+            data = self._unpacked(name, head + stream.read(_PACKED))
+            stream, size = io.BytesIO(data), len(data)
+            head = stream.read(_CHUNK)
         self.empty = self.empty and not head.strip()
         if not head.strip():
             self.notes.append("%s is empty" % name)
@@ -95,6 +102,23 @@ class TextReading(object):
             self._lines(name, [data])
         else:
             self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= 256 << 10)
+
+    def _unpacked(self, name, packed):
+        """The text of a gzip file, of several members, too, as far as it goes (RFC 1952)."""
+        parts, room = [], _UNPACKED
+        try:
+            while packed[:2] == b"\x1f\x8b" and room > 0:
+                member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+                parts.append(member.decompress(packed, room))
+                room -= len(parts[-1])
+                packed = member.unused_data
+        except zlib.error as error:
+            self.notes.append("%s cannot be unpacked: %s" % (name, error))
+        else:
+            if room <= 0 or not member.eof:
+                told = (name, _UNPACKED >> 20)
+                self.notes.append("%s ends early, or is longer than the %d MiB that were unpacked" % told)
+        return b"".join(parts)
 
     def _pieces(self, name, piece, stream, size):
         """A stream from its first piece on; its end alone if all of it takes too long."""

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import textwrap
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -175,12 +176,17 @@ def as_pasted(text):
 
 @pytest.mark.slow
 def test_quotes_wrapping_timestamps_and_colours_change_hardly_any_answer(scored):
-    changed = []
-    for number, (thread, document, _) in enumerate(scored[::2]):
-        pasted = list(as_pasted(thread["text"]))[number % 4]
+    """Half of the threads, each in one form: by its address, which a thread beside it does not change."""
+    changed, asked = [], 0
+    for thread, document, _ in scored:
+        form, left_out = divmod(zlib.crc32(thread["url"].encode()), 2)
+        if left_out:
+            continue
+        asked += 1
+        pasted = list(as_pasted(thread["text"]))[form % 4]
         if diagnose_score.answer(pasted)["cause"] != document["cause"]:
             changed.append(thread["url"])
-    assert len(changed) <= 2, changed
+    assert len(changed) <= asked // 100, changed
 
 
 def test_a_message_that_a_window_broke_within_words_is_read():
@@ -883,7 +889,8 @@ def test_a_symbol_of_pytorch_and_a_removed_name_bring_no_command_for_another_pac
     )
     assert diagnose_score.answer(text)["causes"][0]["commands"] == []
     text = "torch 2.9.1: module 'torchaudio' has no attribute 'set_audio_backend'"
-    assert not any(row["commands"] for row in diagnose_score.answer(text)["causes"])
+    texts = [row["text"] for row in diagnose_score.answer(text)["causes"][0]["commands"]]
+    assert [text for text in texts if "torchaudio==2.8.0" in text] == texts[:1]
 
 
 XLA_PTX = "LLVM ERROR: PTX version 8.5 does not support target 'sm_120'."
@@ -1385,6 +1392,64 @@ def test_classes_of_faults_that_the_eighth_held_out_set_showed(text, cause, comm
     commands = [row["text"] for row in first["commands"]]
     assert first["cause"] == cause
     assert command in commands[0] if command else commands == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: HIP error: invalid device function\nHIP kernel errors might be asynchronous",
+        "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!",
+        "ROCm error: invalid device function\n  in function ggml_cuda_compute_forward at ggml-cuda.cu:2366",
+        "torch 2.9.1+rocm6.4, RX 7900 XTX\nRuntimeError: CUDA error: no kernel image is available",
+    ],
+)
+def test_what_amds_software_says_has_no_cause_and_no_command_of_nvidias(text):
+    document = diagnose_score.answer(text)
+    assert document["causes"] == []
+    assert document["program"]["elsewhere"]
+    assert "none of NVIDIA's software" in render_diagnosis(document)
+
+
+def test_a_text_with_a_card_of_nvidias_is_not_amds_for_a_word():
+    text = "NVIDIA GeForce RTX 3090\nHIP error\nCUDA error: no kernel image is available for execution"
+    assert diagnose_score.answer(text)["cause"] == "framework-arch-missing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "XLA is disabling parallel compilation, which may slow down compilation.",
+        (
+            "The NVIDIA driver's CUDA version is 12.4 which is older than the PTX compiler version 12.6.20. "
+            "Because the driver is older than the PTX compiler version, XLA is disabling parallel "
+            "compilation, which may slow down compilation. You should update your NVIDIA driver or use the "
+            "NVIDIA-provided CUDA forward compatibility packages."
+        ),
+    ],
+)
+def test_a_line_of_routine_decides_nothing(text):
+    document = diagnose_score.answer(text)
+    assert document["causes"] == []
+    assert document["harmless"]
+
+
+@pytest.mark.parametrize(
+    ("where", "on_mac"),
+    [
+        ('File "/Users/bob/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310', True),
+        ('File "C:\\Users\\bob\\venv\\lib\\site-packages\\torch\\cuda\\__init__.py", line 310', False),
+        ('File "C:/Users/bob/venv/lib/site-packages/torch/cuda/__init__.py", line 310', False),
+        ('File "/mnt/c/Users/bob/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310', False),
+    ],
+)
+def test_a_mac_is_known_by_its_folder_of_users_and_gets_no_build_for_cuda(where, on_mac):
+    document = diagnose_score.answer(
+        where + ", in _lazy_init\nAssertionError: Torch not compiled with CUDA enabled"
+    )
+    texts = [command["text"] for command in document["causes"][0]["commands"]]
+    assert document["cause"] == "framework-cpu-build"
+    assert ("mps" in " ".join(texts)) == on_mac
+    assert any("torch-backend" in text for text in texts) != on_mac
 
 
 SMI_FAILED = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."

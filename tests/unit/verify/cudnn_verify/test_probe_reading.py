@@ -1,5 +1,6 @@
 """From texts that people have to causes: signatures, threads with a confirmed cause, and bad input."""
 
+import gzip
 import hashlib
 import io
 import itertools
@@ -45,7 +46,7 @@ def commands(document):
 def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signature):
     document = ask(re.sub(r" (and|beside) (?=\S+==)", "\n", signature.example).replace(" in one env", "\n"))
     found = [row["source"] for row in document["causes"] + document["harmless"]]
-    if signature.kind == "program":
+    if signature.kind in ("program", "elsewhere"):
         assert document["program"]["says"] == signature.says
         assert not document["causes"]
     elif signature.kind in ("wrapper", "class") and not signature.causes:
@@ -58,7 +59,9 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
     assert {condition for condition, _ in (*signature.when, *signature.first, *signature.unless)} <= set(
         CONDITIONS
     )
-    assert bool(signature.causes) == (signature.kind not in ("harmless", "program")) or signature.kind in (
+    assert bool(signature.causes) == (
+        signature.kind not in ("harmless", "program", "elsewhere")
+    ) or signature.kind in (
         "wrapper",
         "class",
     )
@@ -408,3 +411,16 @@ def test_the_end_of_a_file_that_takes_too_long_is_read(monkeypatch):
     reading.add("log.txt", io.BytesIO(data), len(data))
     assert [line.text for line in reading.lines if "libcudnn" in line.text]
     assert "too long" in reading.notes[0]
+
+
+def test_a_packed_log_is_read_as_far_as_a_bound(monkeypatch):
+    line = b"RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n"
+    plain = ask(line)
+    packed = gzip.compress(b"nothing\n") + gzip.compress(line)
+    assert ask(packed, name="log.gz")["cause"] == plain["cause"]
+    monkeypatch.setattr(probe_reading, "_UNPACKED", 1 << 20)
+    document = ask(gzip.compress(line + b"\0" * (8 << 20)))
+    assert document["cause"] == plain["cause"]
+    assert "longer than the 1 MiB" in document["read"]["notes"][0]
+    assert "cannot be unpacked" in ask(packed[:10] + b"\xff" * 40)["read"]["notes"][0]
+    assert "ends early" in ask(packed[:-9])["read"]["notes"][0]
