@@ -720,7 +720,7 @@ class ImportSet:
     def _called(self, module: str, found: ModuleNames, chain: tuple[str, ...]) -> tuple[str, str] | None:
         """The module and the name in it of what is called, as far as that is certain."""
         if len(chain) == 1 and chain[0] not in found.bound:
-            return (module, chain[0]) if not found.anything else None
+            return (module, chain[0]) if chain[0] in found.functions or not found.anything else None
         source, inner = found.bound[chain[0]]
         at: str | None = source
         names = chain[1:] if inner is None else (inner, *chain[1:])

@@ -381,6 +381,64 @@ def type_errors(
                 yield node.lineno, text, before(9)
 
 
+_ALIASED = {
+    "asyncio.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "asyncio.exceptions.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "concurrent.futures.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "socket.timeout": ("builtins.TimeoutError", since(10)),
+    **dict.fromkeys(
+        (f"builtins.{name}" for name in ("IOError", "EnvironmentError")), ("builtins.OSError", ALWAYS)
+    ),
+    **dict.fromkeys(("os.error", "select.error", "socket.error"), ("builtins.OSError", ALWAYS)),
+}
+"""What some Pythons call another exception's class: the version notes of ``asyncio.TimeoutError`` (3.11),
+``concurrent.futures.TimeoutError`` (3.11), ``socket.timeout`` (3.10) and ``OSError`` (3.3) say so."""
+
+
+def refused_bases(bases: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """(text, Pythons) of bases that no class has together: one twice, or after one that it is made of.
+
+    ``bases``: their dotted names, empty for one that may be another thing.
+    """
+    for number, later in enumerate(bases):
+        for earlier in filter(None, bases[:number] if later else ()):
+            pythons = 0
+            for minor in range(32):
+                one, other = (_class_of(name, minor) for name in (earlier, later))
+                kind, of = (getattr(builtins, name.removeprefix("builtins."), None) for name in (one, other))
+                above = isinstance(kind, type) and isinstance(of, type) and issubclass(of, kind)
+                pythons |= (one == other or above) << minor
+            if pythons:
+                both = " and ".join(name.removeprefix("builtins.") for name in (earlier, later))
+                yield f"makes a class of {both}, which this Python refuses together", pythons
+
+
+def _class_of(name: str, minor: int) -> str:
+    other, pythons = _ALIASED.get(name, ("", 0))
+    return other if pythons >> minor & 1 else name
+
+
+def refused_code(node: ast.Call) -> int:
+    """The Pythons that do not take the arguments of a call of ``types.CodeType``.
+
+    They changed with 3.8, which put posonlyargcount before all but the first, and with 3.11, which asks for
+    qualname and exceptiontable (``Objects/codeobject.c``; the changes of the C API in "What's New").
+    """
+    if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
+        return 0
+    last = [getattr(one, "attr", "") for one in node.args]
+    refused = 0
+    for pythons, least, most, at in (
+        (before(8), 13, 15, 5),
+        (since(8) & before(11), 14, 16, 6),
+        (since(11), 16, 18, 6),
+    ):
+        misplaced = "co_code" in last and last.index("co_code") != at
+        if misplaced or not least <= len(last) <= most:
+            refused |= pythons
+    return refused
+
+
 def misplaced_flags(node: ast.Call) -> bool:
     """Whether a regular expression has its global flags elsewhere than at its start."""
     first = node.args[0] if node.args else None

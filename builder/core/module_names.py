@@ -5,6 +5,7 @@ from both, that a name is missing, holds whatever the module does.
 """
 
 import ast
+import builtins
 import re
 import sys
 import warnings
@@ -34,6 +35,8 @@ from builder.core.module_ends import (
     opened,
     raised,
     refused_attributes,
+    refused_bases,
+    refused_code,
     refused_decorators,
     refused_field,
     settled,
@@ -401,6 +404,8 @@ class _Reader:
         self.hidden: list[str] = []
         self.never = False
         """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
+        self.flags: dict[str, tuple[int, int]] = {}
+        """The Pythons on which a name that is bound once is true, and those on which it is false."""
         self.initial: dict[str, Expression | None] = {}
         """None or False, if a name is bound to it first; None for another first value."""
 
@@ -583,6 +588,8 @@ class _Reader:
         if self.shadows:
             self.shadows[-1].add(name)
             return
+        if not self.never:
+            self.flags.pop(name, None)
         if self.never:
             self.targets.setdefault(name, set()).add(target)
             return
@@ -626,6 +633,16 @@ class _Reader:
     def is_bound(self, name: str) -> bool:
         return name in self.names or any(name in names for names in self.shadows)
 
+    def builtin(self, node: ast.expr) -> str:
+        """The dotted name that an expression certainly is in the standard library; else empty."""
+        if isinstance(node, ast.Name) and hasattr(builtins, node.id):
+            open_ = self.is_bound(node.id) or self.stars or self.anything
+            return "" if open_ else f"builtins.{node.id}"
+        inner, chain = _chain(node)
+        names = self.dotted((inner.id, *chain)) if isinstance(inner, ast.Name) else set()
+        only = next(iter(names)) if len(names) == 1 else ""
+        return only if only.partition(".")[0] in OF_PYTHON else ""
+
     def ended(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
         """Note a call that raises by itself."""
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -635,6 +652,9 @@ class _Reader:
         elif names and all(name.startswith("re.") for name in names) and misplaced_flags(node):
             text = "has a regular expression with flags in its middle, which Python 3.11 and newer refuse"
             self.end(node.lineno, "python", (text,), pythons & since(11), "error")
+        elif names == {"types.CodeType"} and (refused := refused_code(node)):
+            text = "makes a code object of arguments that this Python does not take"
+            self.end(node.lineno, "python", (text,), pythons & refused, "TypeError")
         if text := refused_field(node):
             self.end(node.lineno, "pydantic", (text, *chain), pythons, "PydanticUserError")
         if libraries := opened(node, self.defined.get):
@@ -696,6 +716,7 @@ class _Reader:
             self.end(statement.lineno, "raise", (text,), pythons, error)
         if isinstance(statement, ast.Assign | ast.AugAssign):
             self.remember(statement)
+            self.flag(statement, pythons)
         if isinstance(statement, ast.Assign) and not self.shadows and self.is_filled(statement.value):
             self.filled |= {one.id for one in statement.targets if isinstance(one, ast.Name)}
 
@@ -716,6 +737,19 @@ class _Reader:
             text = known[1] if known is not None and known[0] == "const" else None
             if isinstance(text, str) and re.match(r"v?\d+(?:\.\d+)+", text):
                 self.versions[name] = text
+
+    def flag(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
+        """Keep ``PY3 = sys.version_info[0] == 3``."""
+        if self.shadows or self.never or pythons != ALWAYS or isinstance(statement, ast.AugAssign):
+            return
+        name = statement.targets[0].id if isinstance(statement.targets[0], ast.Name) else ""
+        known = decided(statement.value, self.flag_of)
+        if len(statement.targets) == 1 and name and name not in self.again and known != (0, 0):
+            self.flags[name] = known
+
+    def flag_of(self, name: str) -> tuple[int, int]:
+        known = not (name in self.again or name in self.globals or any(name in s for s in self.shadows))
+        return self.flags.get(name, (0, 0)) if known else (0, 0)
 
     def is_filled(self, node: ast.expr) -> bool:
         """Whether a loop over it has a first turn."""
@@ -797,6 +831,8 @@ class _Reader:
 
     def class_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.ClassDef)  # noqa: S101
+        for text, where in refused_bases([self.builtin(one) for one in statement.bases]):
+            self.end(statement.lineno, "python", (text,), pythons & where, "TypeError")
         self.define(statement)
         self.evaluate(
             [*statement.decorator_list, *statement.bases, *(one.value for one in statement.keywords)], pythons
@@ -816,7 +852,7 @@ class _Reader:
     def if_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.If)  # noqa: S101
         self.evaluate([statement.test], pythons)
-        true, false = decided(statement.test)
+        true, false = decided(statement.test, self.flag_of)
         test = self.reading.read(statement.test) if pythons and not true and not false else None
         values = self.reading.names
         if test is not None and not asks(test):
@@ -1213,27 +1249,28 @@ def _lets_through(handler: ast.ExceptHandler) -> bool:
     return all(isinstance(one, ast.Name) and one.id in _STAYS for one in kinds)
 
 
-def decided(test: ast.expr) -> tuple[int, int]:
-    """The Pythons on which a test is certainly true, and on which it is certainly false."""
+def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: (0, 0)) -> tuple[int, int]:
+    """The Pythons on which a test is certainly true, and on which it is certainly false; ``flags``: those of
+    a name."""
     if isinstance(test, ast.Constant):
         return (ALWAYS, 0) if test.value else (0, ALWAYS)
     if (name := _name(test)) is not None and (name == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name)):
         return 0, ALWAYS
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        true, false = decided(test.operand)
+        true, false = decided(test.operand, flags)
         return false, true
     if isinstance(test, ast.BoolOp):
-        return _together(test)
+        return _together(test, flags)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(test.left, test.ops[0], test.comparators[0])
-    return 0, 0
+    return flags(test.id) if isinstance(test, ast.Name) else (0, 0)
 
 
-def _together(test: ast.BoolOp) -> tuple[int, int]:
+def _together(test: ast.BoolOp, flags: Callable[[str], tuple[int, int]]) -> tuple[int, int]:
     every, some = ALWAYS, 0
     whole = isinstance(test.op, ast.And)
     for value in test.values:
-        one, other = decided(value) if whole else decided(value)[::-1]
+        one, other = decided(value, flags)[:: 1 if whole else -1]
         every &= one
         some |= other
     return (every, some) if whole else (some, every)

@@ -644,6 +644,47 @@ def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
             (),
         ),
         ("class A:\n    def __eq__(self, o): pass\nclass B:\n    a: A = A()", ()),
+        ("import asyncio\nclass A(asyncio.TimeoutError, TimeoutError): pass", range(11, 15)),
+        (
+            "import asyncio, builtins\nclass TimeoutError(asyncio.TimeoutError, builtins.TimeoutError): pass",
+            range(11, 15),
+        ),
+        (
+            "import socket\nfrom asyncio import TimeoutError as T\nclass A(socket.timeout, T): pass",
+            range(11, 15),
+        ),
+        ("import asyncio\nclass A(OSError, asyncio.TimeoutError): pass", range(11, 15)),
+        ("class A(IOError, OSError): pass", range(7, 15)),
+        (
+            "import asyncio\nclass A(asyncio.TimeoutError, OSError): pass\nclass B(socket.timeout, TimeoutError): pass",
+            (),
+        ),
+        ("import asyncio\nfrom giver import *\nclass A(asyncio.TimeoutError, TimeoutError): pass", ()),
+        ("TimeoutError = f()\nimport asyncio\nclass A(asyncio.TimeoutError, TimeoutError): pass", ()),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 2, c.co_code, {'1, ' * 9})",
+            range(8, 15),
+        ),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 1, 2, c.co_code, {'1, ' * 8})",
+            (7, *range(11, 15)),
+        ),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 1, 2, c.co_code, {'1, ' * 11})",
+            range(7, 11),
+        ),
+        (f"import types\ndef f():\n    types.CodeType({'1, ' * 15})\nx = types.CodeType(*f)", ()),
+        (
+            f"import sys, types\nif sys.version_info[0] < 3:\n    P = 0\nelse:\n    P = 1\ndef f():\n    if P:\n        return types.CodeType({'1, ' * 13})\nf()",
+            range(8, 15),
+        ),
+        (
+            f"import types\nP = f()\nif P:\n    types.CodeType({'1, ' * 13})\nP = False\nif P:\n    types.CodeType(1)",
+            (),
+        ),
+        ("import sys\nNEW = sys.version_info >= (3, 8)\nif NEW:\n    raise E", range(8, 15)),
+        ("import sys\nNEW = sys.version_info >= (3, 8)\nNEW = f()\nif NEW:\n    raise E", ()),
+        ("import sys\nNEW = True\ndef f():\n    if NEW:\n        raise E\nNEW = False\nf()", ()),
         ("print 'older'", range(7, 15)),
         ("if (x := 1): pass", (7,)),
         ("match x:\n    case 1: pass", (7, 8, 9)),
