@@ -348,6 +348,16 @@ class ImportSet:
             return part
         return None
 
+    def unfound(self, module: str) -> str | None:
+        """The module whose own importer would find this one, if this Python does not ask it."""
+        parts = module.split(".")
+        for number in range(1, len(parts)):
+            above, part = ".".join(parts[:number]), ".".join(parts[: number + 1])
+            if not self.there(part):
+                found = self.names(above)
+                return above if found is not None and found.unfound >> self.python & 1 else None
+        return None
+
     def unsaid(self, module: str, name: str) -> bool:
         """Whether nothing in a wheel says a name that a module of it may put together."""
         found, owner = self.names(module), self.owner(module)
@@ -684,6 +694,14 @@ class ImportSet:
         return None
 
     def _take_one(self, module: str, one: Taken, outcome: Executed) -> None:
+        if (finder := self.unfound(one.module)) is not None:
+            text = f"imports {one.module}, for which {finder} has an importer that this Python does not ask"
+            giver = self.owner(finder) if self.owner(finder) != self.owner(module) else PYTHON
+            error = "ModuleNotFoundError"
+            outcome.lacks.append(
+                Missing(module, one.line, module, None, ends=text, error=error, giver=giver or "")
+            )
+            return
         lack = self.fails(one)
         if lack is not None:
             outcome.lacks.append(Missing(module, one.line, *lack))

@@ -113,6 +113,46 @@ def additions_of(tree: ast.Module, module: str, package: str) -> Additions:
     )
 
 
+def old_finders(tree: ast.Module, module: str) -> set[str]:
+    """The classes of a source's own importers, if it puts no others among those that find modules, none of
+    them has ``find_spec``, and nothing else in it gives modules below its own.
+
+    Python 3.12 and newer ask no ``find_module`` ("What's New In Python 3.12", removed from importlib).
+    """
+    every = [one for one in tree.body if isinstance(one, ast.ClassDef)]
+    methods = {
+        one.name: {inner.name for inner in one.body if isinstance(inner, ast.FunctionDef)} for one in every
+    }
+    plain = {one.name for one in every if all(_is_named(base, "object") for base in one.bases)}
+    old = {name for name in plain if "find_module" in methods[name] and "find_spec" not in methods[name]}
+    makes = {
+        target.id: getattr(one.value.func, "id", "")
+        for one in tree.body
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    rest = ast.Module(
+        [one for one in tree.body if not (isinstance(one, ast.ClassDef) and one.name in old)], []
+    )
+    inside = {id(node) for one in every if one.name in old for node in ast.walk(one)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(_is_named(one, "__path__") for one in node.targets):
+            if not (isinstance(node.value, ast.List) and not node.value.elts):
+                return set()
+        elif isinstance(node, ast.Call):
+            on = node.func.value if isinstance(node.func, ast.Attribute) else None
+            given = [getattr(one, "id", "") for one in node.args]
+            if on is not None and _is_named(on, "__path__"):
+                return set()
+            if on is not None and _is_named(on, "meta_path"):
+                found = {makes.get(given[-1], "")} if given else set()
+                if not found <= old and not (id(node) in inside and given[-1:] == ["self"]):
+                    return set()
+    added = additions_of(rest, module, module)
+    return old if not added.modules and not added.replaced else set()
+
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from builder.core import python_names
 from builder.core.lazy_names import MAKERS, maker_of, names_given, names_gone, names_made, of_module
-from builder.core.module_additions import LARGEST, additions_of
+from builder.core.module_additions import LARGEST, additions_of, old_finders
 from builder.core.module_ends import (
     ALWAYS,
     METADATA,
@@ -248,6 +248,8 @@ class ModuleNames:
     """Whether it may have more names than those."""
     submodules: bool = False
     """Whether it may have more submodules than there are files."""
+    unfound: int = 0
+    """The Pythons that find none of these, as they ask its own importer no more."""
     lazy: bool = False
     """Whether what else it may have is named in its wheel's sources: a ``_LazyModule`` takes its place."""
     gone: frozenset[str] = frozenset()
@@ -282,6 +284,7 @@ class ModuleNames:
             None if self.public is None else sorted(self.public),
             int(self.anything),
             int(self.submodules),
+            self.unfound,
             int(self.lazy),
             sorted(self.gone),
             self.gone_tables,
@@ -299,7 +302,8 @@ class ModuleNames:
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, hidden, public, anything, submodules, lazy, gone, gone_tables, *rest = values
+        names, bound, stars, hidden, public, anything, submodules, unfound, lazy, *rest = values
+        gone, gone_tables, *rest = rest
         tables, makers, executed, functions, signatures, generated, hashless, versions, opens = rest
         return cls(
             names=frozenset(names),
@@ -309,6 +313,7 @@ class ModuleNames:
             public=None if public is None else frozenset(public),
             anything=bool(anything),
             submodules=bool(submodules),
+            unfound=int(unfound),
             lazy=bool(lazy),
             gone=frozenset(gone),
             gone_tables=tuple((of, name) for of, name in gone_tables),
@@ -486,6 +491,7 @@ class _Reader:
             public=frozenset(self.public) if self.public is not None and self.public_known else None,
             anything=self.anything,
             submodules=self.submodules,
+            unfound=since(12) if "find_module" in self.text and old_finders(tree, self.module) else 0,
             lazy=self.lazy,
             gone=frozenset(gone),
             gone_tables=tuple(

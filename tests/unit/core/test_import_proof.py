@@ -695,6 +695,43 @@ def test_what_a_release_of_python_refuses(source, pythons) -> None:
     assert [minor for minor in range(7, 15) if ends(source, python=minor)] == list(pythons)
 
 
+IMPORTER = (
+    "import sys\nclass Moves(object):\n    def __init__(self, name):\n        self.known = {{name + '.moves': 1}}\n"
+    "    def {find}(self, name, path=None):\n        return self\n"
+    "    def load_module(self, name):\n        sys.modules[name] = self.known[name]\n"
+    "_importer = Moves(__name__)\n{more}sys.meta_path.append(_importer)\n"
+)
+"""As six gives ``six.moves``, before and since its 1.16."""
+
+
+@pytest.mark.parametrize(
+    ("find", "more", "is_asked"),
+    [
+        ("find_module", "__path__ = []\n", False),
+        ("find_spec", "", True),
+        ("find_module", "__path__.append(f())\n", True),
+        ("find_module", "sys.modules[__name__ + '.moves'] = f()\n", True),
+        ("find_module", "sys.meta_path.append(f())\n", True),
+    ],
+)
+def test_an_importer_that_newer_pythons_do_not_ask(find, more, is_asked) -> None:
+    finder = IMPORTER.format(find=find, more=more)
+    for taker in ("import {}.moves.x", "from {}.moves import x"):
+        own = {"taker/__init__.py": taker.format("taker.six"), "taker/six.py": finder}
+        wheels = {("six", "1.15.0"): {"six.py": finder}}
+        for python in (11, 12):
+            found = proof(taker.format("six"), "", python=python, wheels=wheels)
+            assert [one.giver for one in found if one.ends] == ["six"] * (python == 12 and not is_asked)
+            assert len(ends(own, python=python)) == (python == 12 and not is_asked)
+    assert ends("from six import moves", wheels=wheels) == []
+    assert ends("try:\n    import six.moves\nexcept ImportError:\n    pass", wheels=wheels) == []
+    itself = finder.replace("sys.meta_path.append(_importer)", "").replace(
+        "    def load_module",
+        "    def install(self):\n        sys.meta_path.append(self)\n    def load_module",
+    )
+    assert bool(ends("import six.moves", wheels={("six", "1"): {"six.py": itself}})) is not is_asked
+
+
 SOUNDFILE = (
     "from ctypes.util import find_library as _find_library\nimport sys as _sys\ntry:\n"
     "    _libname = _find_library('{}')\n    if _libname is None:\n        raise OSError('no sndfile')\n"
