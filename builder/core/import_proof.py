@@ -171,6 +171,8 @@ class Missing:
     """The exception that this raises, if its name is known."""
     library: str = ""
     """The library that it opens by this name and does not find."""
+    shared: bool = False
+    """Whether ``taker`` and ``giver`` both bring the module, and not the same one. Then nothing lacks."""
     aside: bool = False
     """Whether it is the import of a module beside the package's own."""
     root: str = ""

@@ -352,6 +352,22 @@ def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
         return UNREAD
 
 
+def is_of_several(content: bytes) -> bool:
+    """Whether the source of a package says no more than that other folders have parts of it, too: each
+    distribution of a namespace may bring one of its own (``pkgutil.extend_path``; PEP 420)."""
+    if re.search(rb"extend_path|declare_namespace", content):
+        return True
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return all(
+        (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
+        for one in body
+    )
+
+
 def _not_parsed(problem: SyntaxError) -> ModuleNames:
     """Of what this Python does not parse: an older one does not either, newer ones may."""
     own = sys.version_info[1]

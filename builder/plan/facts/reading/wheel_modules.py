@@ -5,6 +5,7 @@ next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_module
 """
 
 import gc
+import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
-from builder.core.module_names import ModuleNames, names_of
+from builder.core.module_names import ModuleNames, is_of_several, names_of
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -106,7 +107,7 @@ def imports_of(
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
-            if one.giver in shelf and not (one.argument or one.generated or one.ends)
+            if one.giver in shelf and not (one.argument or one.generated or one.ends or one.shared)
             else one
             for one in found
         )
@@ -147,8 +148,25 @@ def _proven(
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
     asked = roots if cell.dependencies != "listed" else ()  # a list is taken as it is
     beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in asked}
-    found = missing(every, entered, beside)
+    found = (*_shared(shelf), *missing(every, entered, beside))
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
+
+
+def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
+    """Packages that two wheels are imported by, and that are not the same in both: what was installed last is
+    there."""
+    by_root: dict[str, str] = {}
+    for name, one in shelf.items():
+        for root in one.roots:
+            other = by_root.setdefault(root, name)
+            contents = (
+                {shelf[owner].content(root) for owner in (other, name)} if other != name else set[str]()
+            )
+            if len(contents) == 2 and all(contents):
+                path = one.files.modules[root] if one.files is not None else None
+                yield Missing(
+                    root, 1, root, None, shared=True, root=name, taker=name, giver=other, path=path or root
+                )
 
 
 def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
@@ -322,6 +340,16 @@ class _Shelved:
         found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
         self.keep()
         return found
+
+    def content(self, module: str) -> str:
+        """What stands for a module's content; empty for one that others may have, or that is not read."""
+        key = f"{module}:content"
+        path = self.files.modules.get(module) if self.files is not None else None
+        sources = self.opened() if key not in self.answers and path is not None else None
+        if sources is not None and path is not None and (content := sources.read(path)) is not None:
+            found = "" if is_of_several(content) else hashlib.sha256(content).hexdigest()
+            self.answers[key], self.new = found, True
+        return str(self.answers.get(key, ""))
 
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""

@@ -22,12 +22,22 @@ def imports(stack: Stack) -> Iterator[Finding]:
         if one.generated and _is_taken(one, dict(stack.cell.env)):
             continue
         taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
+        if one.shared:
+            if not any({one.taker, one.giver} <= set(row.names) for row in load().same_files):
+                yield Finding(worst, *_both(one, giver, taker))
+            continue
         if one.ends:
             text, values = _ended(stack, one, taker, giver)
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
         yield Finding(Outcome.WARNS if unsure else worst, text, values)
+
+
+def _both(one: Missing, *labels: str) -> tuple[str, tuple[Value, ...]]:
+    """Of a package that two wheels have."""
+    said = f"{' and '.join(labels)} both bring {one.path}, with different contents: an image has one of them"
+    return said, tuple(Value("file", one.path, Source("wheel", label)) for label in labels)
 
 
 def _end(one: Missing) -> str:

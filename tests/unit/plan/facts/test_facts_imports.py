@@ -98,6 +98,32 @@ def test_pip_brings_its_own_modules_to_no_other_wheel(cell, tmp_path) -> None:
     assert judged(cell, tmp_path / "other", taker, wheel("other", "26.3", inside), base=rootfs()) == []
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ("from json import loads\n", "from json import dumps\n", True),
+        ("from json import loads\n", "from json import loads\n", False),
+        (
+            "from json import loads\n",
+            "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n",
+            False,
+        ),
+        ("from json import loads\n", "# of several distributions\n", False),
+        ("'One.'\n__version__ = '1'\n", "from json import loads\n", False),
+    ],
+)
+def test_a_package_of_two_distributions_is_one_of_them(cell, tmp_path, one, other, is_refused) -> None:
+    """PyJWT and jwt both are ``import jwt``; parts of a namespace bring its ``__init__.py`` each."""
+    found = judged(
+        cell,
+        tmp_path,
+        wheel("taker", "1.0", {"taker/__init__.py": one, "taker/a.py": ""}),
+        wheel("pytaker", "2.0", {"taker/__init__.py": other, "taker/b.py": ""}),
+    )
+    said = "taker 1.0 and pytaker 2.0 both bring taker/__init__.py, with different contents"
+    assert found == [("impossible", f"{said}: an image has one of them")] * is_refused
+
+
 def test_a_list_of_a_machine_is_taken_as_it_is(make, tmp_path) -> None:
     cell = make(
         *("torch==2.11.0", "taker==1.0"),
