@@ -30,6 +30,7 @@ _SOURCE = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+
 _COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)(?:\.[\w-]+)*\.(?:so|pyc)")
 _FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
 _MOST_MODULES = 40_000
+_MOST_COUNTED = 2_000
 _OF_EACH_MODULE = frozenset(
     {
         *dir(ModuleType),
@@ -175,6 +176,8 @@ class Missing:
     """Whether ``taker`` and ``giver`` both bring the module, and not the same one. Then nothing lacks."""
     aside: bool = False
     """Whether it is the import of a module beside the package's own."""
+    most: str = ""
+    """``5 of 9`` modules of ``root`` whose import ends, if these are most. It is not ``aside`` then."""
     root: str = ""
     """The distribution whose import comes there, the first one of several."""
     taker: str = ""
@@ -423,7 +426,7 @@ class ImportSet:
             self._outcomes[module] = outcome
         return self._outcomes[module]
 
-    def _wheel(self, distribution: str) -> WheelFiles | None:
+    def wheel(self, distribution: str) -> WheelFiles | None:
         return next((one for one in self.wheels if one.name == distribution), None)
 
     def refuses(self, generated: tuple[int, int, int]) -> bool:
@@ -433,7 +436,7 @@ class ImportSet:
         (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc
         (``google/protobuf/runtime_version.py``, of 7.36.2, too, which takes code of each older one).
         """
-        wheel = self._wheel("protobuf")
+        wheel = self.wheel("protobuf")
         release = re.match(r"(\d+)\.(\d+)\.(\d+)", wheel.version) if wheel is not None else None
         if release is None or not self.there(_PROTOBUF[0]):
             return False
@@ -450,7 +453,7 @@ class ImportSet:
         Modules outside of the package that has the distribution's name do not count: torch brings caffe2.
         One module alone is no protocol that the distribution speaks; where it is imported, that is told.
         """
-        wheel = self._wheel(distribution)
+        wheel = self.wheel(distribution)
         if wheel is None or not self.there(_PROTOBUF[0]):
             return None
         own = distribution.replace("-", "_")
@@ -578,7 +581,7 @@ class ImportSet:
         if asked is None:
             return None
         name = canonical(asked.name)
-        wheel = self._wheel(name)
+        wheel = self.wheel(name)
         if wheel is None:
             said = f"asks for the metadata of {name}, which is not in the lock"
             return (said, "") if self.whole else None
@@ -593,7 +596,7 @@ class ImportSet:
             kind, *names = expression
             if kind == "library" and self.library(names[0]) is False:
                 return None
-            wheel = self._wheel(canonical(names[0])) if kind == "installed" else None
+            wheel = self.wheel(canonical(names[0])) if kind == "installed" else None
             text = self._version(found, names) if kind == "of" else wheel.version if wheel else None
             if text is None:
                 raise UnknownValueError
@@ -625,7 +628,7 @@ class ImportSet:
         return self._text(at, names[-1]) if at is not None and names else None
 
     def _text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
-        found, wheel = self.names(module), self._wheel(self.owner(module) or "")
+        found, wheel = self.names(module), self.wheel(self.owner(module) or "")
         if found is None or wheel is None or depth > _DEEPEST:
             return None
         if name in found.versions:
@@ -643,7 +646,7 @@ class ImportSet:
 
     def _is_of_pydantic(self, found: ModuleNames, chain: Sequence[str]) -> bool:
         """Whether a name is pydantic's own, of release 2, and none of the old ones that it keeps."""
-        wheel = self._wheel("pydantic")
+        wheel = self.wheel("pydantic")
         if wheel is None or not re.match(r"[2-9]\.", wheel.version):
             return False
         at = self._origin(found, chain)
@@ -829,11 +832,54 @@ def missing(
         rows = zip(lacks, answers, said, strict=True)
         lacks = [lack for lack, brought, gone in rows if brought is False or gone]
     left = set(lacks)
+    aside = {one.root for one in found if one.aside and left.issuperset(_lacks(every, one))}
+    most = {root: _most(every, root, left) for root in aside}
     pairs = set[tuple[str, str]]()
     for one in found:
         if left.issuperset(_lacks(every, one)) and (one.taker, one.giver) not in pairs:
             pairs.add((one.taker, one.giver))
-            yield one
+            share = most.get(one.root, "") if one.aside else ""
+            yield replace(one, aside=one.aside and not share, most=share)
+
+
+def _most(every: ImportSet, distribution: str, left: set[Lack]) -> str:
+    """How many modules of a distribution cannot be imported, if these are most: whoever imports the package
+    alone has nothing of it then. What an extra would bring does not count, nor do its tests."""
+    wheel = every.wheel(distribution)
+    if wheel is None or len(wheel.modules) > _MOST_COUNTED:
+        return ""
+    mine = {name for name in wheel.modules if name not in wheel.roots and not _IS_INNER.search(name)}
+    mine = {name for name in mine if (found := every.names(name)) is None or found.names or found.executed}
+    above: dict[str, set[str]] = {}
+    queue, seen, failing = deque(mine), set(mine), deque[str]()
+    while queue:
+        module = queue.popleft()
+        outcome = every.outcome(module)
+        owner = every.owner(module)
+        if owner is not None and any(_ends_it(every, one, owner, left) for one in outcome.lacks):
+            failing.append(module)
+        parts = module.split(".")
+        inner = [".".join(parts[:number]) for number in range(1, len(parts))]
+        for other in (*inner, *outcome.executed):
+            above.setdefault(other, set()).add(module)
+            if other not in seen and every.there(other):
+                seen.add(other)
+                queue.append(other)
+    ended = set(failing)
+    while failing:
+        for module in above.get(failing.popleft(), ()):
+            if module not in ended:
+                ended.add(module)
+                failing.append(module)
+    count = len(ended & mine)
+    return f"{count} of {len(mine)}" if 2 * count > len(mine) else ""
+
+
+def _ends_it(every: ImportSet, one: Missing, owner: str, left: set[Lack]) -> bool:
+    """Whether a lack of a module ends its import for certain, and no extra would bring what is lacking."""
+    giver = one.giver if one.ends else every.giver(one.module, one.name)
+    known = bool(giver) and giver != owner and not one.because and not one.doubt
+    return known and (bool(one.ends) or (one.module, one.name, giver) in left)
 
 
 def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:

@@ -815,6 +815,27 @@ def test_a_module_beside_the_root_is_a_finding_of_its_own() -> None:
     assert (one.aside, one.path, one.lacked) == (True, "taker/inner.py", "giver.gone")
 
 
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        ({"taker/sub/__init__.py": "", "taker/sub/deep.py": "import taker.inner\n"}, "2 of 3"),
+        ({"taker/sub/__init__.py": "import taker.inner\n", "taker/sub/deep.py": "x = 1\n"}, "3 of 4"),
+        ({"taker/sub.py": "x = 1\n"}, ""),
+        ({"taker/sub.py": "import absent\n"}, ""),
+        ({"taker/tests/__init__.py": "import taker.inner\n", "taker/sub.py": "x = 1\n"}, ""),
+        ({"taker/sub.py": "try:\n    import taker.inner\nexcept ImportError:\n    pass\n"}, ""),
+    ],
+)
+def test_most_modules_of_a_package_that_cannot_be_imported_are_no_reservation(more, most) -> None:
+    taker = {
+        "taker/__init__.py": "",
+        "taker/inner.py": "from giver import gone\n",
+        "taker/other.py": "y = 1\n",
+    }
+    (one,) = proof(taker | more, "", whole=True)
+    assert (one.aside, one.most, one.lacked) == (not most, most, "giver.gone")
+
+
 def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:
     paths = ["official/__init__.py", "official/a.py", "official/b.py", "orbit/__init__.py"]
     files = wheel_files("tf-models-official", "2.19", paths)

@@ -42,10 +42,13 @@ def _both(one: Missing, *labels: str) -> tuple[str, tuple[Value, ...]]:
 
 def _end(one: Missing) -> str:
     """The import that ends."""
-    if not one.aside:
+    if not one.aside and not one.most:
         return "the import ends"
     module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return f"`import {one.chain[0] if one.chain else module}`, which is not the import of {one.root}, ends"
+    named = f"`import {one.chain[0] if one.chain else module}`"
+    if one.most:
+        return f"{named} ends, as that of {one.most} modules of {one.root} does"
+    return f"{named}, which is not the import of {one.root}, ends"
 
 
 def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:

@@ -124,6 +124,18 @@ def test_a_package_of_two_distributions_is_one_of_them(cell, tmp_path, one, othe
     assert found == [("impossible", f"{said}: an image has one of them")] * is_refused
 
 
+def test_a_package_whose_modules_do_not_import_is_refused_though_its_own_import_runs(cell, tmp_path) -> None:
+    members = {
+        "taker/__init__.py": "",
+        "taker/a.py": "from giver import gone\n",
+        "taker/b.py": "import taker.a\n",
+    }
+    giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
+    ((outcome, text),) = judged(cell, tmp_path, wheel("taker", "1.0", members), giver)
+    assert outcome == "impossible"
+    assert "`import taker.a` ends, as that of 2 of 2 modules of taker does" in text
+
+
 def test_a_list_of_a_machine_is_taken_as_it_is(make, tmp_path) -> None:
     cell = make(
         *("torch==2.11.0", "taker==1.0"),
