@@ -14,7 +14,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
-from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, value
+from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, lets_out, value
 from builder.core.module_names import BY_OLD_PROTOC, Called, DecidedTest, Effects, Guard, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 from builder.core.versions import canonical, requirement
@@ -31,6 +31,7 @@ _COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\
 _FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
 _MOST_MODULES = 40_000
 _MOST_COUNTED = 2_000
+_MOST_TRIED = 5_000
 _OF_EACH_MODULE = frozenset(
     {
         *dir(ModuleType),
@@ -216,6 +217,8 @@ class Executed:
 
     executed: list[str] = field(default_factory=list)
     lacks: list[Missing] = field(default_factory=list)
+    tried: list[Guard] = field(default_factory=list)
+    """Each ``try`` whose imports nothing is lacking to by themselves."""
 
 
 @dataclass
@@ -525,6 +528,7 @@ class ImportSet:
             if answers[0] is not True:
                 return
         elif not why:
+            outcome.tried.append(guard)
             return
         self._take(module, found, guard.instead, inner, depth)
         outcome.executed.extend(inner.executed)
@@ -697,6 +701,12 @@ class ImportSet:
         if not self.there(f"{one.module}.{one.name}") and self.has(one.module, one.name) is False:
             return one.module, one.name
         return None
+
+    def executes(self, one: Taken) -> list[str]:
+        """The modules that an import executes to which nothing is lacking."""
+        outcome = Executed()
+        self._take_one(one.module, one, outcome)
+        return outcome.executed
 
     def _take_one(self, module: str, one: Taken, outcome: Executed) -> None:
         if (finder := self.unfound(one.module)) is not None:
@@ -890,6 +900,17 @@ def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
         yield module, name, every.giver(module, name) or ""
 
 
+def _error(one: Missing) -> str:
+    """The exception that an import ends with; empty if nobody knows."""
+    if one.ends:
+        return one.error
+    return "TypeError" if one.argument else "AttributeError" if one.used else ""
+
+
+def _is_no_import(one: Missing) -> bool:
+    return bool(_error(one)) and catches(("ImportError",), _error(one)) is False and not one.because
+
+
 class _Walk:
     """The modules that imports execute, one after the other, each once."""
 
@@ -899,6 +920,8 @@ class _Walk:
         self.roots: dict[str, str] = {}
         self.queue: deque[str] = deque()
         self.pairs: Counter[tuple[str, str]] = Counter()
+        self.tried = 0
+        """Modules that imports of a ``try`` came to."""
 
     def run(self, roots: Mapping[str, Iterable[str]]) -> Iterator[Missing]:
         for root, modules in roots.items():
@@ -914,6 +937,34 @@ class _Walk:
             if (code := self.every.refused_code(root)) is not None and code not in self.by:
                 self.by[code], self.roots[code] = None, root
                 yield from self.lacking(code, self.every.outcome(code))
+        for module in tuple(self.by) if self.every.whole else ():
+            for guard in self.every.outcome(module).tried:
+                yield from self.trying(module, guard)
+
+    def trying(self, module: str, guard: Guard) -> Iterator[Missing]:
+        """What ends the imports of a ``try`` by another exception than its handlers get.
+
+        Nothing if an ImportError may come before it, of which the handlers are.
+        """
+        inner, root = _Walk(self.every), self.roots[module]
+        inner.by, inner.roots = dict(self.by), dict(self.roots)
+        for one in guard.tried:
+            if one.pythons >> self.every.python & 1:
+                own = f"{module}.{one.name}" if one.module == module else ""  # bound by the handler alone
+                for other in (*self.every.executes(one), own):
+                    inner.execute(other, module, root)
+        found: list[Missing] = []
+        while inner.queue:
+            at = inner.queue.popleft()
+            self.tried += 1
+            names, outcome = self.every.names(at), self.every.outcome(at)
+            raises = names is not None and (names.raises or names.opens)
+            if raises or self.tried > _MOST_TRIED or not all(map(_is_no_import, outcome.lacks)):
+                return
+            for other in outcome.executed:
+                inner.execute(other, at, root)
+            found += inner.lacking(at, outcome)
+        yield from (one for one in found if lets_out(guard.kinds, _error(one)))
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         for one in outcome.lacks:

@@ -609,4 +609,9 @@ def catches(kinds: Sequence[str], error: str) -> bool | None:
     return None if unknown or not error else False
 
 
+def lets_out(handlers: Sequence[Sequence[str]], error: str) -> bool:
+    """Whether no handler gets an exception, for certain."""
+    return all(catches(kinds, error) is False for kinds in handlers)
+
+
 _ALIASES = {"PackageNotFoundError": "ModuleNotFoundError", "error": "OSError"}

@@ -27,6 +27,7 @@ from builder.core.module_ends import (
     handled,
     has_no_hash,
     is_dataclass,
+    lets_out,
     looked_for,
     mentioned,
     misplaced_flags,
@@ -55,6 +56,7 @@ _NEW_SYNTAX = re.compile(
 )
 """In a source that may have a statement of Python 3.8 or newer."""
 _OPENS = re.compile(r"\b(?:CDLL|PyDLL|LoadLibrary|dlopen|_?find_library)\b")
+_RAISES = re.compile(r"\braise\s+(?:\w+\.)*(?:ImportError|ModuleNotFoundError)\b")
 _TYPED = re.compile(r"\||\b(?:list|dict|tuple|set|frozenset|type)\[|\bcollections\b")
 
 _QUIET_CALLS = {
@@ -272,6 +274,8 @@ class ModuleNames:
     """Classes whose objects have no hash."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Names that are bound once, to a text that begins as a version does."""
+    raises: bool = False
+    """Whether it raises an ImportError somewhere by itself."""
     opens: frozenset[str] = frozenset()
     """Libraries that it may open by these names, whether or not on import."""
 
@@ -297,6 +301,7 @@ class ModuleNames:
             sorted(self.hashless),
             dict(self.versions),
             sorted(self.opens),
+            int(self.raises),
         ]
 
     @classmethod
@@ -304,7 +309,7 @@ class ModuleNames:
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
         names, bound, stars, hidden, public, anything, submodules, unfound, lazy, *rest = values
         gone, gone_tables, *rest = rest
-        tables, makers, executed, functions, signatures, generated, hashless, versions, opens = rest
+        tables, makers, executed, functions, signatures, generated, hashless, versions, opens, raises = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -329,6 +334,7 @@ class ModuleNames:
             hashless=frozenset(hashless),
             versions=dict(versions),
             opens=frozenset(opens),
+            raises=bool(raises),
         )
 
 
@@ -528,6 +534,7 @@ class _Reader:
             ),
             versions={name: text for name, text in self.versions.items() if name not in self.again},
             opens=frozenset(self.opens),
+            raises=_RAISES.search(self.text) is not None,
         )
 
     def dotted(self, chain: tuple[str, ...]) -> set[str]:
@@ -1051,7 +1058,11 @@ class _Collected:
                     )
                 )
             )[:_MOST_USES],
-            guards=tuple(one for one in guards if (one.tried and one.instead) or one.trial),
+            guards=tuple(
+                one
+                for one in guards
+                if one.trial or (one.tried and (one.instead or lets_out(one.kinds, "AttributeError")))
+            ),
             ends=tuple(dict.fromkeys(self.ends))[:_MOST_ENDS],
             branches=tuple(one for one in branches if one.true or one.false)[:_MOST_ENDS],
         )

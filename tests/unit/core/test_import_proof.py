@@ -836,6 +836,33 @@ def test_most_modules_of_a_package_that_cannot_be_imported_are_no_reservation(mo
     assert (one.aside, one.most, one.lacked) == (not most, most, "giver.gone")
 
 
+@pytest.mark.parametrize(
+    ("handler", "inner", "count"),
+    [
+        ("ImportError", "import giver\ngiver.gone\n", 1),
+        ("ImportError", "from . import deep\n", 1),
+        ("ImportError as e", "import collections\nx = collections.Mapping\n", 1),
+        ("ImportError", "from giver import gone\n", 0),
+        ("ImportError", "import absent, giver\ngiver.gone\n", 0),
+        ("ImportError", "from . import older\nimport giver\ngiver.gone\n", 0),
+        ("ImportError", "import giver\nif FLAG:\n    raise ImportError\ngiver.gone\n", 0),
+        ("ImportError", "import giver\nctypes.CDLL('libunknown.so.1')\ngiver.gone\n", 0),
+        ("(ImportError, AttributeError)", "import giver\ngiver.gone\n", 0),
+        ("Exception", "import giver\ngiver.gone\n", 0),
+    ],
+)
+def test_an_import_that_may_fail_for_want_of_a_module_ends_otherwise(handler, inner, count) -> None:
+    """connexion 2.14 tries its module for Flask, which takes ``flask.json.JSONEncoder``."""
+    taker = {
+        "taker/__init__.py": f"try:\n    from . import inner\nexcept {handler}:\n    inner = None\n",
+        "taker/inner.py": inner,
+        "taker/deep.py": "import giver\ngiver.gone\n",
+        "taker/older.py": "import absent\n",
+    }
+    found = [one for one in proof(taker, "", whole=True) if one.chain]
+    assert len(found) == count
+
+
 def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:
     paths = ["official/__init__.py", "official/a.py", "official/b.py", "orbit/__init__.py"]
     files = wheel_files("tf-models-official", "2.19", paths)
