@@ -235,6 +235,8 @@ class ImportSet:
     """Whether a wheel's sources may add each of these to the module of another place."""
     whole: bool = False
     """Whether nothing else can be imported, but for Python's own modules."""
+    compiled: Callable[[str, str, str], bool | None] = lambda *_: None
+    """Whether a compiled module of a wheel has a name; None if nobody knows."""
     library: Callable[[str], bool | None] = lambda _: None
     """Whether a library that is opened by a name is there; None if nobody knows."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
@@ -366,14 +368,20 @@ class ImportSet:
                 return above if found is not None and found.unfound >> self.python & 1 else None
         return None
 
-    def unsaid(self, module: str, name: str) -> bool:
-        """Whether nothing in a wheel says a name that a module of it may put together."""
+    def unsaid(self, module: str, name: str, taker: str) -> bool:
+        """Whether nothing in a wheel says a name that a module of it may put together, or has compiled."""
         found, owner = self.names(module), self.owner(module)
+        if found is None and owner is not None and owner != self.owner(taker) and self.is_compiled(module):
+            open_ = name in _OF_EACH_MODULE or self.there(f"{module}.{name}")
+            return not open_ and self.compiled(owner, module, name) is False
         if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
             return False
         if name in found.names or name in _OF_EACH_MODULE or self.mentions(owner, name) is not False:
             return False
         return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
+
+    def is_compiled(self, module: str) -> bool:
+        return module in self._modules and self._modules[module].path is None
 
     def _not_in_python(self, module: str) -> str | None:
         """The part of a module of the standard library that this Python lacks, and nothing brings."""
@@ -482,7 +490,7 @@ class ImportSet:
             if one.pythons & bit:
                 self._take_one(module, one, outcome)
         for use in effects.used:
-            if use.pythons & bit and (lack := self._attribute(found, use.alias, use.chain)):
+            if use.pythons & bit and (lack := self._attribute(module, found, use.alias, use.chain)):
                 at, name, doubt = lack
                 outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
         for call in effects.called:
@@ -722,7 +730,7 @@ class ImportSet:
             outcome.lacks.append(Missing(module, one.line, *lack))
             if lack[1] is None:
                 return
-        elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name):
+        elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name, module):
             outcome.lacks.append(Missing(module, one.line, one.module, one.name, doubt=True))
         outcome.executed.append(one.module)
         if one.name is None or one.name == "*" or lack is not None:
@@ -778,7 +786,7 @@ class ImportSet:
         return self.origin(source, inner, depth + 1) if inner is not None else None
 
     def _attribute(
-        self, found: ModuleNames, alias: str, chain: tuple[str, ...]
+        self, module: str, found: ModuleNames, alias: str, chain: tuple[str, ...]
     ) -> tuple[str, str, bool] | None:
         """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt."""
         source, inner = found.bound[alias]
@@ -791,7 +799,7 @@ class ImportSet:
                 return None
             if self.has(at, name) is False:
                 return at, name, False
-            if self.unsaid(at, name):
+            if self.unsaid(at, name, module):
                 return at, name, True
             at = self.target(at, name)
         return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from builder.core.compiled_names import has_name
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
@@ -60,7 +61,7 @@ class WheelSources(Protocol):
         """All files of the wheel."""
 
     def read(self, path: str) -> bytes | None:
-        """One source; None if it cannot be read."""
+        """One source, or compiled module; None if it cannot be read."""
 
     def every(self) -> Iterator[tuple[str, bytes | None]]:
         """All sources, and other files that an interpreter executes, by their paths."""
@@ -139,6 +140,7 @@ def _proven(
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
         whole=whole and not unread,
+        compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
         library=lambda name: _has_library(name, shelf, debs),
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
@@ -338,6 +340,8 @@ class _Shelved:
             brings=lambda _, lacks: self.brings(lacks),
         )
         found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
+        if found is None and lack.name is not None and alone.is_compiled(lack.module):
+            found = self.compiled(lack.module, lack.name)
         self.keep()
         return found
 
@@ -350,6 +354,19 @@ class _Shelved:
             found = "" if is_of_several(content) else hashlib.sha256(content).hexdigest()
             self.answers[key], self.new = found, True
         return str(self.answers.get(key, ""))
+
+    def compiled(self, module: str, name: str) -> bool | None:
+        """Whether a compiled module has a name."""
+        key = f"{module}:{name}:compiled"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
+            path = next((one for one in self.paths if stem.fullmatch(one)), None)
+            content = sources.read(path) if path is not None else None
+            if path is not None and content is None:
+                return None
+            self.answers[key], self.new = has_name(content, name) if content is not None else None, True
+        found = self.answers.get(key)
+        return found if isinstance(found, bool) else None
 
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""

@@ -283,6 +283,34 @@ def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path, mine, new
     assert f"take another release of taker, or giver {newest}, which has it" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("content", "before", "is_lacking"),
+    [
+        (b"\0__test__\0blosc_gone\0", b"\0__test__\0gone\0", True),
+        (b"\0__test__\0giver.inner.gone\0", b"\0__test__\0gone\0", False),
+        (b"\0__test__\0blosc_gone\0", b"\0__test__\0other\0", False),
+        (b"\0__test__\0from-import-* object has no\0", b"\0__test__\0gone\0", False),
+        (b"\0blosc_gone\0", b"\0__test__\0gone\0", False),
+        (b"__test__gonex", b"\0__test__\0gone\0", False),
+    ],
+)
+@pytest.mark.parametrize("text", ["from giver.inner import gone\n", "from giver import inner\ninner.gone\n"])
+def test_a_name_that_a_compiled_module_has_no_more(cell, tmp_path, text, content, before, is_lacking) -> None:
+    """zarr 2 takes ``cbuffer_sizes`` of numcodecs.blosc, which Cython compiled."""
+    path = "giver/inner.cpython-312-x86_64-linux-gnu.so"
+    taker = wheel("taker", "3.0", {"taker/__init__.py": text})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "", path: content})
+    older = wheel("giver", "1.0", {"giver/__init__.py": "", path: before})
+    shelf = Shelf({**taker, **giver, **older})
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
+    locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    readings = ReadingCache(cache=tmp_path)
+    found = readings.read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.older) for one in found] == [("giver.inner.gone", "1.0")] * is_lacking
+    assert readings.imports_of(cell, locked).lacks == found
+
+
 def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
     giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
