@@ -43,6 +43,8 @@ class AddedTo(NamedTuple):
     argument: str = ""
     """The argument of ``function`` that is the target."""
     function: str = ""
+    below: bool = False
+    """Whether nothing is known of its name but that it lies below another module."""
 
     def is_it(self, module: str) -> bool:
         """Whether the source itself says so."""
@@ -77,9 +79,12 @@ class Additions(NamedTuple):
                 return True
         return own and self.finder == "insert"
 
-    def adds_whichever(self) -> bool:
-        """Whether it adds names that it puts together to modules that it puts together."""
-        return any(key is None and target.is_open and not target.argument for target, key in self.names)
+    def adds_whichever(self, module: str) -> bool:
+        """Whether it adds names that it puts together to modules that it puts together, as ``module`` is."""
+        every = (
+            target for target, key in self.names if key is None and target.is_open and not target.argument
+        )
+        return any("." in module or not target.below for target in every)
 
     def givers(self) -> set[str]:
         """Functions that add names which they put together to a module that they are given."""
@@ -358,13 +363,26 @@ class _AddingWalk:
         name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         first = node.args[0] if node.args else None
         if name in {"import_module", "__import__", "reload"}:
-            return {AddedTo(name=self.named(first) or "")}
+            known = self.named(first) or ""
+            itself = name == "import_module" or len(node.args) > 1  # else the outermost module
+            return {AddedTo(name=known, below=not known and itself and self._has_dot(first, scopes))}
         if isinstance(function, ast.Attribute) and self.is_modules(function.value, scopes):
             return {AddedTo(name=self.named(first) or "")}
         if name == "getattr" and len(node.args) >= 2 and (text := _text(node.args[1])) is not None:
             whole = ast.Attribute(value=node.args[0], attr=text, ctx=ast.Load())
             return self.targets(whole, scopes, owner, depth + 1)
         return set()
+
+    def _has_dot(self, node: ast.expr | None, scopes: list[_BoundNames]) -> bool:
+        """Whether the name of a module, put together, is one below another: ``f"{package}.{name}"``."""
+        if isinstance(node, ast.Name):
+            scope = next((one for one in reversed(scopes) if node.id in one.values), None)
+            values = scope.values[node.id] if scope is not None and node.id not in scope.arguments else []
+            return (
+                len(values) == 1 and not isinstance(values[0], ast.Name) and self._has_dot(values[0], scopes)
+            )
+        parts = node.values[1:] if isinstance(node, ast.JoinedStr) else ()
+        return any("." in (_text(one) or "") for one in parts)
 
     def _of_name(self, name: str, scopes: list[_BoundNames], owner: str, depth: int) -> set[AddedTo]:
         if name == owner or name in {"self", "cls"}:

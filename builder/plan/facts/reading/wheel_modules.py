@@ -429,7 +429,7 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
 def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
     """Nothing is known if a source cannot be read."""
     found = dict.fromkeys(lacks, False)
-    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), False
+    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
     inner = {part for module in (files.every if files is not None else ()) for part in module.split(".")[1:]}
     for path, content in sources.every():
@@ -455,12 +455,12 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
                 continue
             if own:
                 givers, passed = givers | added.givers(), passed | added.passed
-                whichever |= added.adds_whichever()
+                whichever |= {one for one in found if added.adds_whichever(one[0])}
             found[lack] = _brings(added, lack, own=own, path=path)
     for lack, brought in found.items():
         own = files is not None and files.name == lack[2]
         given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given or (own and whichever and lack in said)
+        found[lack] = brought or given or (own and lack in whichever & said)
     return found
 
 

@@ -218,6 +218,29 @@ def test_what_is_added_to_something_else_adds_nothing_to_the_module(cell, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("module", "name", "is_lacking"),
+    [
+        ("giver", "f'{me.package}.{n}'", True),
+        ("giver", "f'{me.package}{n}'", False),
+        ("giver", "g(n)", False),
+        ("giver.sub", "f'{me.package}.{n}'", False),
+    ],
+)
+def test_a_module_that_lies_below_another_is_no_outermost_one(
+    cell, tmp_path, module, name, is_lacking
+) -> None:
+    """Jinja2 hands the dictionaries of compiled templates on: those of ``f"{package_name}.{key}"``."""
+    late = (
+        f"gone = 1\nclass A:\n    def load(me, n, f):\n        m = {name}\n"
+        "        mod = __import__(m, None, None, ['root'])\n        f(mod.__dict__)\n"
+    )
+    taker = wheel("taker", "1.0", {"taker/__init__.py": f"from {module} import gone\n"})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "", "giver/sub.py": "", "giver/late.py": late})
+    found = judged(cell, tmp_path, taker, giver)
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_lacking
+
+
+@pytest.mark.parametrize(
     ("file", "text"),
     [
         ("giver/late.py", "import sys\nsys.meta_path.append(f)\n"),
