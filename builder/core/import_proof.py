@@ -560,12 +560,10 @@ class ImportSet:
                 if not self._is_of_pydantic(found, end.about[1:]):
                     return None
                 text, giver = f"{text}, which pydantic 2 refuses", "pydantic"
-            case "dataclass":
-                at = self._defined(module, found, end.about[1:])
-                if at is None or not self._has_no_hash(*at):
+            case "dataclass" | "subclass":
+                if not (text := self._refused_class(module, found, end)):
                     return None
-                text = f"gives the field {text} of a dataclass a default without a hash"
-                text, giver = f"{text}, which Python 3.11 and newer refuse", PYTHON
+                giver = PYTHON
             case "library":
                 if (lacked := self.lacks_library(end.about)) is None:
                     return None
@@ -578,6 +576,24 @@ class ImportSet:
                 return None
         return Missing(
             module, end.line, module, None, ends=text, error=end.error, library=library, giver=giver
+        )
+
+    def _refused_class(self, module: str, found: ModuleNames, end: Ends) -> str:
+        """The text for the user about a class that this Python refuses; empty if it does not."""
+        at = self._defined(module, found, end.about[1:])
+        of = self.names(at[0]) if at is not None else None
+        if at is None:
+            return ""
+        if end.kind == "subclass":
+            strict = of is not None and at[1] in of.strict
+            return (
+                f"makes a class of {at[1]}, which refuses what Python 3.13 gives each class" if strict else ""
+            )
+        if not self._has_no_hash(*at):
+            return ""
+        return (
+            f"gives the field {end.about[0]} of a dataclass a default without a hash, which Python 3.11 and"
+            " newer refuse"
         )
 
     def lacks_library(self, names: Iterable[str]) -> str | None:

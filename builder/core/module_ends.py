@@ -26,8 +26,8 @@ class Ends(NamedTuple):
 
     line: int
     kind: str
-    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``library`` and
-    ``installed``, by what the set has."""
+    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``subclass``, ``library``
+    and ``installed``, by what the set has."""
     about: tuple[str, ...]
     """``library``: its names; ``installed``: the requirement; else the text for the user, and the dotted name
     that decides."""
@@ -514,6 +514,38 @@ def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, .
                 continue
             if chain := _names_of(one.value.func):
                 yield one.lineno, one.target.id, chain
+
+
+_OF_EACH_CLASS = {"__firstlineno__", "__static_attributes__"}
+"""What Python 3.13 and newer put into the dictionary of each class ("What's New In Python 3.13")."""
+
+
+def counts_attributes(own: ast.ClassDef) -> bool:
+    """Whether a class raises for each class of it with attributes beside those that it lists, of which some
+    are not that newer Pythons give each class."""
+    for one in own.body:
+        if not (isinstance(one, ast.FunctionDef) and one.name == "__init_subclass__" and one.args.args):
+            continue
+        rest = f"set({one.args.args[0].arg}.__dict__)"
+        for node in ast.walk(one):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(
+                        func=ast.Attribute(value=on, attr="difference"),
+                        args=[ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts)],
+                    ),
+                ) if ast.unparse(on) == rest:
+                    listed = {getattr(part, "value", None) for part in parts}
+                    settled = all(isinstance(text, str) for text in listed)
+                    if settled and not listed >= _OF_EACH_CLASS and _raises_for(one, name):
+                        return True
+    return False
+
+
+def _raises_for(function: ast.FunctionDef, name: str) -> bool:
+    tests = (node for node in ast.walk(function) if isinstance(node, ast.If))
+    return any(ast.unparse(one.test) == name and isinstance(one.body[-1], ast.Raise) for one in tests)
 
 
 # -- code for pydantic 1 that pydantic 2 refuses

@@ -24,6 +24,7 @@ from builder.core.module_ends import (
     ExpressionReader,
     asks,
     before,
+    counts_attributes,
     handled,
     has_no_hash,
     is_dataclass,
@@ -272,6 +273,8 @@ class ModuleNames:
     """The protobuf that made it, ``BY_OLD_PROTOC`` for one before 3.19, if protobuf asks for that."""
     hashless: frozenset[str] = frozenset()
     """Classes whose objects have no hash."""
+    strict: frozenset[str] = frozenset()
+    """Classes that refuse a class of them for the attributes that Python 3.13 gives it."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Names that are bound once, to a text that begins as a version does."""
     raises: bool = False
@@ -299,6 +302,7 @@ class ModuleNames:
             dict(self.signatures),
             self.generated,
             sorted(self.hashless),
+            sorted(self.strict),
             dict(self.versions),
             sorted(self.opens),
             int(self.raises),
@@ -309,7 +313,19 @@ class ModuleNames:
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
         names, bound, stars, hidden, public, anything, submodules, unfound, lazy, *rest = values
         gone, gone_tables, *rest = rest
-        tables, makers, executed, functions, signatures, generated, hashless, versions, opens, raises = rest
+        (
+            tables,
+            makers,
+            executed,
+            functions,
+            signatures,
+            generated,
+            hashless,
+            strict,
+            versions,
+            opens,
+            raises,
+        ) = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -332,6 +348,7 @@ class ModuleNames:
             },
             generated=None if generated is None else (generated[0], generated[1], generated[2]),
             hashless=frozenset(hashless),
+            strict=frozenset(strict),
             versions=dict(versions),
             opens=frozenset(opens),
             raises=bool(raises),
@@ -531,6 +548,11 @@ class _Reader:
                 name
                 for name, one in self.defined.items()
                 if isinstance(one, ast.ClassDef) and name not in self.again and has_no_hash(one, self.dotted)
+            ),
+            strict=frozenset(
+                name
+                for name, one in self.defined.items()
+                if isinstance(one, ast.ClassDef) and name not in self.again and counts_attributes(one)
             ),
             versions={name: text for name, text in self.versions.items() if name not in self.again},
             opens=frozenset(self.opens),
@@ -860,6 +882,11 @@ class _Reader:
 
     def class_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.ClassDef)  # noqa: S101
+        for base in map(_chain, statement.bases):
+            whole = (base[0].id, *base[1]) if isinstance(base[0], ast.Name) else ()
+            names = self.dotted(whole)
+            if names and not any(name.partition(".")[0] in OF_PYTHON for name in names):
+                self.end(statement.lineno, "subclass", ("", *whole), pythons & since(13))
         for text, where in refused_bases([self.builtin(one) for one in statement.bases]):
             self.end(statement.lineno, "python", (text,), pythons & where, "TypeError")
         self.define(statement)
@@ -1042,6 +1069,7 @@ class _Collected:
             DecidedTest(test, true.effects(bound, known), false.effects(bound, known))
             for test, true, false in self.branches
         )
+        ends = sorted(self.ends, key=lambda one: one.kind == "subclass")  # of which there are many
         return Effects(
             taken=tuple(dict.fromkeys(self.taken)),
             used=tuple(one for (alias, _), one in self.used.items() if _matters(bound, alias, one.chain))[
@@ -1063,7 +1091,9 @@ class _Collected:
                 for one in guards
                 if one.trial or (one.tried and (one.instead or lets_out(one.kinds, "AttributeError")))
             ),
-            ends=tuple(dict.fromkeys(self.ends))[:_MOST_ENDS],
+            ends=tuple(
+                {(one.kind, one.about) if one.kind == "subclass" else one: one for one in ends}.values()
+            )[:_MOST_ENDS],
             branches=tuple(one for one in branches if one.true or one.false)[:_MOST_ENDS],
         )
 

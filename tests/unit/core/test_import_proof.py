@@ -732,6 +732,34 @@ def test_an_importer_that_newer_pythons_do_not_ask(find, more, is_asked) -> None
     assert bool(ends("import six.moves", wheels={("six", "1"): {"six.py": itself}})) is not is_asked
 
 
+STRICT = (
+    "class Only:\n    def __init_subclass__(cls):\n        if Only in cls.__bases__:\n"
+    "            left = set(cls.__dict__).difference({{'__module__', '__doc__'{more}}})\n"
+    "            if left:\n                {then}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "then", "taker", "pythons"),
+    [
+        ("", "raise AssertionError(f'{left}')", "class A(Only): pass", range(13, 15)),
+        ("", "raise E", "class A(B, Only[int] if 0 else Only): pass\nclass C(B): pass", ()),
+        ("", "raise E", "def f():\n    class A(Only): pass", ()),
+        ("", "print(left)", "class A(Only): pass", ()),
+        (", '__firstlineno__', '__static_attributes__'", "raise E", "class A(Only): pass", ()),
+        (", *MORE", "raise E", "class A(Only): pass", ()),
+    ],
+)
+def test_a_class_that_takes_no_attributes_but_those_of_older_pythons(more, then, taker, pythons) -> None:
+    """SQLAlchemy 2.0 before 2.0.31 has ``TypingOnly``."""
+    files = {
+        "taker/__init__.py": f"from .util import Only\n{taker}\n",
+        "taker/util/__init__.py": "from .inner import Only as Only\n",
+        "taker/util/inner.py": STRICT.format(more=more, then=then),
+    }
+    assert [minor for minor in range(7, 15) if ends(files, python=minor)] == list(pythons)
+
+
 SOUNDFILE = (
     "from ctypes.util import find_library as _find_library\nimport sys as _sys\ntry:\n"
     "    _libname = _find_library('{}')\n    if _libname is None:\n        raise OSError('no sndfile')\n"
