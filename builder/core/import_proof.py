@@ -822,7 +822,7 @@ class ImportSet:
 
 
 def _opens(library: str) -> str:
-    return f"opens the library {library}, which nothing in the lock brings"
+    return f"opens the library {library.removesuffix('*')}, which nothing in the lock brings"
 
 
 def _released(wheel: WheelFiles) -> Version | None:
@@ -1006,7 +1006,8 @@ class _Walk:
         names, taker = self.every.names(module), self.every.owner(module)
         lacked = self.every.lacks_library(names.opens) if names is not None and names.opens else None
         if lacked is not None and taker is not None:
-            text = f"names the library {lacked} to open it, which nothing in the lock brings"
+            named = lacked.removesuffix("*")
+            text = f"names the library {named} to open it, which nothing in the lock brings"
             yield Missing(
                 module,
                 1,

@@ -317,23 +317,29 @@ def _opens_or_raises(function: ast.FunctionDef) -> bool:
     return ends and bool(calls) and bool(arguments)
 
 
-def looked_for(loop: ast.For, every: Iterable[str]) -> tuple[str, ...]:
-    """The names of a library that a loop tries before it raises.
+def looked_for(loop: ast.For, every: Iterable[str], after: ast.stmt | None = None) -> tuple[str, ...]:
+    """The names of a library that a loop tries before it raises, at its end or in what comes ``after`` it.
 
     ``every``: all names in the source; a function that the loop calls may give some of them.
     """
-    raises = bool(loop.orelse) and isinstance(loop.orelse[-1], ast.Raise)
+    breaks = any(isinstance(one, ast.Break) for one in ast.walk(loop))
+    last = loop.orelse[-1] if loop.orelse else after if not breaks else None
+    raises = isinstance(last, ast.Raise)
     calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in ast.walk(loop))
     names = sorted(every) if isinstance(loop.iter, ast.Call) else _libraries([loop.iter])
     return tuple(names) if raises and calls else ()
 
 
 def mentioned(tree: ast.Module) -> set[str]:
-    """Libraries that a source may open anywhere, by names that are written there."""
+    """Libraries that a source may open anywhere, by names that are written there; ``begin*`` of one whose end
+    is put together."""
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and called(node) in _OPENERS and node.args:
             found |= {one for one in _libraries(node.args[:1]) if _LIBRARY.fullmatch(one)}
+            first = node.args[0]
+            begin = _libraries([first.left]) if isinstance(first, ast.BinOp) else ()
+            found |= {f"{one}*" for one in begin if called(node) in _FINDERS and _LIBRARY.fullmatch(one)}
     return found
 
 

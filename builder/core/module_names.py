@@ -423,6 +423,8 @@ class _Reader:
         self.public: set[str] | None = None
         self.public_known = True
         self.out = _Collected()
+        self.after: ast.stmt | None = None
+        """The statement that follows, if any."""
         self.turns = 0
         """Loops that it is in."""
         self.within = False
@@ -611,8 +613,8 @@ class _Reader:
                 found[name] = _signature(made.args, 1)
         return found
 
-    def block(self, body: Iterable[ast.stmt], pythons: int) -> None:
-        for statement in body:
+    def block(self, body: Sequence[ast.stmt], pythons: int) -> None:
+        for statement, self.after in zip(body, [*body[1:], None], strict=False):
             values = self.reading.names
             inner = _bound_in(statement) if values and hasattr(statement, "body") else set()
             if hasattr(statement, "body"):
@@ -932,12 +934,13 @@ class _Reader:
             self.evaluate([statement.target], 0)
         elif isinstance(statement, ast.While):
             self.evaluate([statement.test], pythons)
-        first = isinstance(statement, ast.For) and self.is_filled(statement.iter)
+        first, after = isinstance(statement, ast.For) and self.is_filled(statement.iter), self.after
         self.turns += 1
         self.block(statement.body, pythons if first else 0)  # type: ignore[attr-defined]
         self.turns -= 1
-        if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens)):
-            error = raised(statement.orelse[-1])[0] if isinstance(statement.orelse[-1], ast.Raise) else ""
+        if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens, after)):
+            last = statement.orelse[-1] if statement.orelse else after
+            error = raised(last)[0] if isinstance(last, ast.Raise) else ""
             self.end(statement.lineno, "library", names, pythons, error)
         self.block(statement.orelse, 0)  # type: ignore[attr-defined]
 
@@ -1307,7 +1310,10 @@ def _lets_through(handler: ast.ExceptHandler) -> bool:
     """Whether what is missing ends the import nevertheless."""
     if handler.body and isinstance(handler.body[-1], ast.Raise):
         # nothing before it leaves the handler another way: it is no loop's and no function's
-        return not any(isinstance(n, ast.Return | ast.Continue | ast.Break) for n in ast.walk(handler))
+        turns = [n for n in ast.walk(handler) if isinstance(n, ast.For | ast.While)]
+        inside = {id(n) for one in turns for part in one.body for n in ast.walk(part)}
+        ends = (n for n in ast.walk(handler) if isinstance(n, ast.Return | ast.Continue | ast.Break))
+        return all(id(n) in inside and not isinstance(n, ast.Return) for n in ends)
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return all(isinstance(one, ast.Name) and one.id in _STAYS for one in kinds)
 

@@ -63,7 +63,7 @@ def proof(
         mentions=mentions,
         brings=lambda _, lacks: [False] * len(lacks),
         whole=whole,
-        library=lambda name: {"there": True, "libthere.so.1": True}.get(
+        library=lambda name: {"there": True, "there*": True, "libthere.so.1": True}.get(
             name, None if "unknown" in name or ".dll" in name else False
         ),
     )
@@ -794,6 +794,13 @@ PYZBAR = {
     "    if 'Windows' == platform.system():\n        path = f()\n    else:\n        path = find_library('{}')\n"
     "        if not path:\n            raise ImportError('Unable to find zbar')\n    return path\n",
 }
+WAND = (
+    "import ctypes\ndef paths():\n    for end in ('', '-6.Q16'):\n        yield find_library('{}' + end)\n"
+    "def load():\n    for path in paths():\n        if path is None:\n            continue\n        try:\n"
+    "            lib = ctypes.CDLL(path)\n        except OSError:\n            continue\n        return lib\n"
+    "    raise IOError('cannot find library')\ntry:\n    lib = load()\nexcept (OSError, IOError):\n"
+    "    for name in ('a', 'b'):\n        if f(name):\n            break\n    raise ImportError('not found')\n"
+)
 WEASYPRINT = (
     "def _dlopen(ffi, *names, allow_fail=False):\n    for name in names:\n        with suppress(OSError):\n"
     "            return ffi.dlopen(name)\n    if allow_fail:\n        return\n    return ffi.dlopen(names[0])\n"
@@ -810,6 +817,7 @@ WEASYPRINT = (
         CAIROCFFI,
         MAGIC,
         PYZBAR,
+        WAND,
         "import ctypes\nx = ctypes.CDLL('lib{}.so.1')",
         "lib = find_library('{}')\nif not lib:\n    raise ImportError",
         "def load():\n    lib = find_library('{}')\n    if lib is None:\n        raise ImportError\nload()",

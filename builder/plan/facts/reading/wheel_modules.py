@@ -174,14 +174,17 @@ def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
 def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
     """Whether a library that is opened by a name is in a wheel or among a Debian rootfs's; None if nobody
     knows."""
-    stem = re.escape(name.removeprefix("lib").partition(".so")[0])
-    bundled = re.compile(rf"(?:.*/)?lib{stem}(?![A-Za-z0-9])[^/]*")  # libGL is not libGLX
+    stem = re.escape(name.removeprefix("lib").partition(".so")[0].removesuffix("*"))
+    ends = "" if name.endswith("*") else "(?![A-Za-z0-9])"  # libGL is not libGLX
+    bundled = re.compile(rf"(?:.*/)?lib{stem}{ends}[^/]*")
     if any(bundled.fullmatch(path) for one in shelf.values() for path in one.libraries):
         return True
-    row = load().library_named(name)
-    if row is None or debs is None:
+    rows = tuple(load().libraries_named(name))
+    if not rows or debs is None:
         return None
-    return any(package in debs for package in row.packages)
+    return any(
+        package in debs for row in rows[: None if name.endswith("*") else 1] for package in row.packages
+    )
 
 
 def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:
