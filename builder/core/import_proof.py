@@ -14,7 +14,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
-from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, value
+from builder.core.module_ends import Ends, Expression, UnknownValueError, catches, leaves, lets_out, value
 from builder.core.module_names import BY_OLD_PROTOC, Called, DecidedTest, Effects, Guard, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 from builder.core.versions import canonical, requirement
@@ -30,6 +30,8 @@ _SOURCE = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+
 _COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)(?:\.[\w-]+)*\.(?:so|pyc)")
 _FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
 _MOST_MODULES = 40_000
+_MOST_COUNTED = 2_000
+_MOST_TRIED = 5_000
 _OF_EACH_MODULE = frozenset(
     {
         *dir(ModuleType),
@@ -171,8 +173,12 @@ class Missing:
     """The exception that this raises, if its name is known."""
     library: str = ""
     """The library that it opens by this name and does not find."""
+    shared: bool = False
+    """Whether ``taker`` and ``giver`` both bring the module, and not the same one. Then nothing lacks."""
     aside: bool = False
     """Whether it is the import of a module beside the package's own."""
+    most: str = ""
+    """``5 of 9`` modules of ``root`` whose import ends, if these are most. It is not ``aside`` then."""
     root: str = ""
     """The distribution whose import comes there, the first one of several."""
     taker: str = ""
@@ -211,6 +217,8 @@ class Executed:
 
     executed: list[str] = field(default_factory=list)
     lacks: list[Missing] = field(default_factory=list)
+    tried: list[Guard] = field(default_factory=list)
+    """Each ``try`` whose imports nothing is lacking to by themselves."""
 
 
 @dataclass
@@ -227,6 +235,8 @@ class ImportSet:
     """Whether a wheel's sources may add each of these to the module of another place."""
     whole: bool = False
     """Whether nothing else can be imported, but for Python's own modules."""
+    compiled: Callable[[str, str, str], bool | None] = lambda *_: None
+    """Whether a compiled module of a wheel has a name; None if nobody knows."""
     library: Callable[[str], bool | None] = lambda _: None
     """Whether a library that is opened by a name is there; None if nobody knows."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
@@ -348,14 +358,30 @@ class ImportSet:
             return part
         return None
 
-    def unsaid(self, module: str, name: str) -> bool:
-        """Whether nothing in a wheel says a name that a module of it may put together."""
+    def unfound(self, module: str) -> str | None:
+        """The module whose own importer would find this one, if this Python does not ask it."""
+        parts = module.split(".")
+        for number in range(1, len(parts)):
+            above, part = ".".join(parts[:number]), ".".join(parts[: number + 1])
+            if not self.there(part):
+                found = self.names(above)
+                return above if found is not None and found.unfound >> self.python & 1 else None
+        return None
+
+    def unsaid(self, module: str, name: str, taker: str) -> bool:
+        """Whether nothing in a wheel says a name that a module of it may put together, or has compiled."""
         found, owner = self.names(module), self.owner(module)
+        if found is None and owner is not None and owner != self.owner(taker) and self.is_compiled(module):
+            open_ = name in _OF_EACH_MODULE or self.there(f"{module}.{name}")
+            return not open_ and self.compiled(owner, module, name) is False
         if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
             return False
         if name in found.names or name in _OF_EACH_MODULE or self.mentions(owner, name) is not False:
             return False
         return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
+
+    def is_compiled(self, module: str) -> bool:
+        return module in self._modules and self._modules[module].path is None
 
     def _not_in_python(self, module: str) -> str | None:
         """The part of a module of the standard library that this Python lacks, and nothing brings."""
@@ -411,7 +437,7 @@ class ImportSet:
             self._outcomes[module] = outcome
         return self._outcomes[module]
 
-    def _wheel(self, distribution: str) -> WheelFiles | None:
+    def wheel(self, distribution: str) -> WheelFiles | None:
         return next((one for one in self.wheels if one.name == distribution), None)
 
     def refuses(self, generated: tuple[int, int, int]) -> bool:
@@ -421,7 +447,7 @@ class ImportSet:
         (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc
         (``google/protobuf/runtime_version.py``, of 7.36.2, too, which takes code of each older one).
         """
-        wheel = self._wheel("protobuf")
+        wheel = self.wheel("protobuf")
         release = re.match(r"(\d+)\.(\d+)\.(\d+)", wheel.version) if wheel is not None else None
         if release is None or not self.there(_PROTOBUF[0]):
             return False
@@ -438,7 +464,7 @@ class ImportSet:
         Modules outside of the package that has the distribution's name do not count: torch brings caffe2.
         One module alone is no protocol that the distribution speaks; where it is imported, that is told.
         """
-        wheel = self._wheel(distribution)
+        wheel = self.wheel(distribution)
         if wheel is None or not self.there(_PROTOBUF[0]):
             return None
         own = distribution.replace("-", "_")
@@ -464,7 +490,7 @@ class ImportSet:
             if one.pythons & bit:
                 self._take_one(module, one, outcome)
         for use in effects.used:
-            if use.pythons & bit and (lack := self._attribute(found, use.alias, use.chain)):
+            if use.pythons & bit and (lack := self._attribute(module, found, use.alias, use.chain)):
                 at, name, doubt = lack
                 outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
         for call in effects.called:
@@ -510,6 +536,7 @@ class ImportSet:
             if answers[0] is not True:
                 return
         elif not why:
+            outcome.tried.append(guard)
             return
         self._take(module, found, guard.instead, inner, depth)
         outcome.executed.extend(inner.executed)
@@ -533,12 +560,10 @@ class ImportSet:
                 if not self._is_of_pydantic(found, end.about[1:]):
                     return None
                 text, giver = f"{text}, which pydantic 2 refuses", "pydantic"
-            case "dataclass":
-                at = self._defined(module, found, end.about[1:])
-                if at is None or not self._has_no_hash(*at):
+            case "dataclass" | "subclass":
+                if not (text := self._refused_class(module, found, end)):
                     return None
-                text = f"gives the field {text} of a dataclass a default without a hash"
-                text, giver = f"{text}, which Python 3.11 and newer refuse", PYTHON
+                giver = PYTHON
             case "library":
                 if (lacked := self.lacks_library(end.about)) is None:
                     return None
@@ -551,6 +576,24 @@ class ImportSet:
                 return None
         return Missing(
             module, end.line, module, None, ends=text, error=end.error, library=library, giver=giver
+        )
+
+    def _refused_class(self, module: str, found: ModuleNames, end: Ends) -> str:
+        """The text for the user about a class that this Python refuses; empty if it does not."""
+        at = self._defined(module, found, end.about[1:])
+        of = self.names(at[0]) if at is not None else None
+        if at is None:
+            return ""
+        if end.kind == "subclass":
+            strict = of is not None and at[1] in of.strict
+            return (
+                f"makes a class of {at[1]}, which refuses what Python 3.13 gives each class" if strict else ""
+            )
+        if not self._has_no_hash(*at):
+            return ""
+        return (
+            f"gives the field {end.about[0]} of a dataclass a default without a hash, which Python 3.11 and"
+            " newer refuse"
         )
 
     def lacks_library(self, names: Iterable[str]) -> str | None:
@@ -566,7 +609,7 @@ class ImportSet:
         if asked is None:
             return None
         name = canonical(asked.name)
-        wheel = self._wheel(name)
+        wheel = self.wheel(name)
         if wheel is None:
             said = f"asks for the metadata of {name}, which is not in the lock"
             return (said, "") if self.whole else None
@@ -581,7 +624,7 @@ class ImportSet:
             kind, *names = expression
             if kind == "library" and self.library(names[0]) is False:
                 return None
-            wheel = self._wheel(canonical(names[0])) if kind == "installed" else None
+            wheel = self.wheel(canonical(names[0])) if kind == "installed" else None
             text = self._version(found, names) if kind == "of" else wheel.version if wheel else None
             if text is None:
                 raise UnknownValueError
@@ -613,7 +656,7 @@ class ImportSet:
         return self._text(at, names[-1]) if at is not None and names else None
 
     def _text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
-        found, wheel = self.names(module), self._wheel(self.owner(module) or "")
+        found, wheel = self.names(module), self.wheel(self.owner(module) or "")
         if found is None or wheel is None or depth > _DEEPEST:
             return None
         if name in found.versions:
@@ -631,7 +674,7 @@ class ImportSet:
 
     def _is_of_pydantic(self, found: ModuleNames, chain: Sequence[str]) -> bool:
         """Whether a name is pydantic's own, of release 2, and none of the old ones that it keeps."""
-        wheel = self._wheel("pydantic")
+        wheel = self.wheel("pydantic")
         if wheel is None or not re.match(r"[2-9]\.", wheel.version):
             return False
         at = self._origin(found, chain)
@@ -683,13 +726,27 @@ class ImportSet:
             return one.module, one.name
         return None
 
+    def executes(self, one: Taken) -> list[str]:
+        """The modules that an import executes to which nothing is lacking."""
+        outcome = Executed()
+        self._take_one(one.module, one, outcome)
+        return outcome.executed
+
     def _take_one(self, module: str, one: Taken, outcome: Executed) -> None:
+        if (finder := self.unfound(one.module)) is not None:
+            text = f"imports {one.module}, for which {finder} has an importer that this Python does not ask"
+            giver = self.owner(finder) if self.owner(finder) != self.owner(module) else PYTHON
+            error = "ModuleNotFoundError"
+            outcome.lacks.append(
+                Missing(module, one.line, module, None, ends=text, error=error, giver=giver or "")
+            )
+            return
         lack = self.fails(one)
         if lack is not None:
             outcome.lacks.append(Missing(module, one.line, *lack))
             if lack[1] is None:
                 return
-        elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name):
+        elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name, module):
             outcome.lacks.append(Missing(module, one.line, one.module, one.name, doubt=True))
         outcome.executed.append(one.module)
         if one.name is None or one.name == "*" or lack is not None:
@@ -720,7 +777,7 @@ class ImportSet:
     def _called(self, module: str, found: ModuleNames, chain: tuple[str, ...]) -> tuple[str, str] | None:
         """The module and the name in it of what is called, as far as that is certain."""
         if len(chain) == 1 and chain[0] not in found.bound:
-            return (module, chain[0]) if not found.anything else None
+            return (module, chain[0]) if chain[0] in found.functions or not found.anything else None
         source, inner = found.bound[chain[0]]
         at: str | None = source
         names = chain[1:] if inner is None else (inner, *chain[1:])
@@ -745,7 +802,7 @@ class ImportSet:
         return self.origin(source, inner, depth + 1) if inner is not None else None
 
     def _attribute(
-        self, found: ModuleNames, alias: str, chain: tuple[str, ...]
+        self, module: str, found: ModuleNames, alias: str, chain: tuple[str, ...]
     ) -> tuple[str, str, bool] | None:
         """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt."""
         source, inner = found.bound[alias]
@@ -758,14 +815,14 @@ class ImportSet:
                 return None
             if self.has(at, name) is False:
                 return at, name, False
-            if self.unsaid(at, name):
+            if self.unsaid(at, name, module):
                 return at, name, True
             at = self.target(at, name)
         return None
 
 
 def _opens(library: str) -> str:
-    return f"opens the library {library}, which nothing in the lock brings"
+    return f"opens the library {library.removesuffix('*')}, which nothing in the lock brings"
 
 
 def _released(wheel: WheelFiles) -> Version | None:
@@ -809,11 +866,54 @@ def missing(
         rows = zip(lacks, answers, said, strict=True)
         lacks = [lack for lack, brought, gone in rows if brought is False or gone]
     left = set(lacks)
+    aside = {one.root for one in found if one.aside and left.issuperset(_lacks(every, one))}
+    most = {root: _most(every, root, left) for root in aside}
     pairs = set[tuple[str, str]]()
     for one in found:
         if left.issuperset(_lacks(every, one)) and (one.taker, one.giver) not in pairs:
             pairs.add((one.taker, one.giver))
-            yield one
+            share = most.get(one.root, "") if one.aside else ""
+            yield replace(one, aside=one.aside and not share, most=share)
+
+
+def _most(every: ImportSet, distribution: str, left: set[Lack]) -> str:
+    """How many modules of a distribution cannot be imported, if these are most: whoever imports the package
+    alone has nothing of it then. What an extra would bring does not count, nor do its tests."""
+    wheel = every.wheel(distribution)
+    if wheel is None or len(wheel.modules) > _MOST_COUNTED:
+        return ""
+    mine = {name for name in wheel.modules if name not in wheel.roots and not _IS_INNER.search(name)}
+    mine = {name for name in mine if (found := every.names(name)) is None or found.names or found.executed}
+    above: dict[str, set[str]] = {}
+    queue, seen, failing = deque(mine), set(mine), deque[str]()
+    while queue:
+        module = queue.popleft()
+        outcome = every.outcome(module)
+        owner = every.owner(module)
+        if owner is not None and any(_ends_it(every, one, owner, left) for one in outcome.lacks):
+            failing.append(module)
+        parts = module.split(".")
+        inner = [".".join(parts[:number]) for number in range(1, len(parts))]
+        for other in (*inner, *outcome.executed):
+            above.setdefault(other, set()).add(module)
+            if other not in seen and every.there(other):
+                seen.add(other)
+                queue.append(other)
+    ended = set(failing)
+    while failing:
+        for module in above.get(failing.popleft(), ()):
+            if module not in ended:
+                ended.add(module)
+                failing.append(module)
+    count = len(ended & mine)
+    return f"{count} of {len(mine)}" if 2 * count > len(mine) else ""
+
+
+def _ends_it(every: ImportSet, one: Missing, owner: str, left: set[Lack]) -> bool:
+    """Whether a lack of a module ends its import for certain, and no extra would bring what is lacking."""
+    giver = one.giver if one.ends else every.giver(one.module, one.name)
+    known = bool(giver) and giver != owner and not one.because and not one.doubt
+    return known and (bool(one.ends) or (one.module, one.name, giver) in left)
 
 
 def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
@@ -822,6 +922,17 @@ def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
         yield one.module, one.name, one.giver
     for module, name in one.because:
         yield module, name, every.giver(module, name) or ""
+
+
+def _error(one: Missing) -> str:
+    """The exception that an import ends with; empty if nobody knows."""
+    if one.ends:
+        return one.error
+    return "TypeError" if one.argument else "AttributeError" if one.used else ""
+
+
+def _is_no_import(one: Missing) -> bool:
+    return bool(_error(one)) and catches(("ImportError",), _error(one)) is False and not one.because
 
 
 class _Walk:
@@ -833,6 +944,8 @@ class _Walk:
         self.roots: dict[str, str] = {}
         self.queue: deque[str] = deque()
         self.pairs: Counter[tuple[str, str]] = Counter()
+        self.tried = 0
+        """Modules that imports of a ``try`` came to."""
 
     def run(self, roots: Mapping[str, Iterable[str]]) -> Iterator[Missing]:
         for root, modules in roots.items():
@@ -848,6 +961,34 @@ class _Walk:
             if (code := self.every.refused_code(root)) is not None and code not in self.by:
                 self.by[code], self.roots[code] = None, root
                 yield from self.lacking(code, self.every.outcome(code))
+        for module in tuple(self.by) if self.every.whole else ():
+            for guard in self.every.outcome(module).tried:
+                yield from self.trying(module, guard)
+
+    def trying(self, module: str, guard: Guard) -> Iterator[Missing]:
+        """What ends the imports of a ``try`` by another exception than its handlers get.
+
+        Nothing if an ImportError may come before it, of which the handlers are.
+        """
+        inner, root = _Walk(self.every), self.roots[module]
+        inner.by, inner.roots = dict(self.by), dict(self.roots)
+        for one in guard.tried:
+            if one.pythons >> self.every.python & 1:
+                own = f"{module}.{one.name}" if one.module == module else ""  # bound by the handler alone
+                for other in (*self.every.executes(one), own):
+                    inner.execute(other, module, root)
+        found: list[Missing] = []
+        while inner.queue:
+            at = inner.queue.popleft()
+            self.tried += 1
+            names, outcome = self.every.names(at), self.every.outcome(at)
+            raises = names is not None and (names.raises or names.opens)
+            if raises or self.tried > _MOST_TRIED or not all(map(_is_no_import, outcome.lacks)):
+                return
+            for other in outcome.executed:
+                inner.execute(other, at, root)
+            found += inner.lacking(at, outcome)
+        yield from (one for one in found if lets_out(guard.kinds, _error(one)))
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         for one in outcome.lacks:
@@ -865,7 +1006,8 @@ class _Walk:
         names, taker = self.every.names(module), self.every.owner(module)
         lacked = self.every.lacks_library(names.opens) if names is not None and names.opens else None
         if lacked is not None and taker is not None:
-            text = f"names the library {lacked} to open it, which nothing in the lock brings"
+            named = lacked.removesuffix("*")
+            text = f"names the library {named} to open it, which nothing in the lock brings"
             yield Missing(
                 module,
                 1,

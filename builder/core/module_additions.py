@@ -43,6 +43,8 @@ class AddedTo(NamedTuple):
     argument: str = ""
     """The argument of ``function`` that is the target."""
     function: str = ""
+    below: bool = False
+    """Whether nothing is known of its name but that it lies below another module."""
 
     def is_it(self, module: str) -> bool:
         """Whether the source itself says so."""
@@ -77,9 +79,12 @@ class Additions(NamedTuple):
                 return True
         return own and self.finder == "insert"
 
-    def adds_whichever(self) -> bool:
-        """Whether it adds names that it puts together to modules that it puts together."""
-        return any(key is None and target.is_open and not target.argument for target, key in self.names)
+    def adds_whichever(self, module: str) -> bool:
+        """Whether it adds names that it puts together to modules that it puts together, as ``module`` is."""
+        every = (
+            target for target, key in self.names if key is None and target.is_open and not target.argument
+        )
+        return any("." in module or not target.below for target in every)
 
     def givers(self) -> set[str]:
         """Functions that add names which they put together to a module that they are given."""
@@ -111,6 +116,46 @@ def additions_of(tree: ast.Module, module: str, package: str) -> Additions:
         passed=frozenset(walk.passed),
         replaced=walk.replaced,
     )
+
+
+def old_finders(tree: ast.Module, module: str) -> set[str]:
+    """The classes of a source's own importers, if it puts no others among those that find modules, none of
+    them has ``find_spec``, and nothing else in it gives modules below its own.
+
+    Python 3.12 and newer ask no ``find_module`` ("What's New In Python 3.12", removed from importlib).
+    """
+    every = [one for one in tree.body if isinstance(one, ast.ClassDef)]
+    methods = {
+        one.name: {inner.name for inner in one.body if isinstance(inner, ast.FunctionDef)} for one in every
+    }
+    plain = {one.name for one in every if all(_is_named(base, "object") for base in one.bases)}
+    old = {name for name in plain if "find_module" in methods[name] and "find_spec" not in methods[name]}
+    makes = {
+        target.id: getattr(one.value.func, "id", "")
+        for one in tree.body
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    rest = ast.Module(
+        [one for one in tree.body if not (isinstance(one, ast.ClassDef) and one.name in old)], []
+    )
+    inside = {id(node) for one in every if one.name in old for node in ast.walk(one)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(_is_named(one, "__path__") for one in node.targets):
+            if not (isinstance(node.value, ast.List) and not node.value.elts):
+                return set()
+        elif isinstance(node, ast.Call):
+            on = node.func.value if isinstance(node.func, ast.Attribute) else None
+            given = [getattr(one, "id", "") for one in node.args]
+            if on is not None and _is_named(on, "__path__"):
+                return set()
+            if on is not None and _is_named(on, "meta_path"):
+                found = {makes.get(given[-1], "")} if given else set()
+                if not found <= old and not (id(node) in inside and given[-1:] == ["self"]):
+                    return set()
+    added = additions_of(rest, module, module)
+    return old if not added.modules and not added.replaced else set()
 
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -318,13 +363,26 @@ class _AddingWalk:
         name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
         first = node.args[0] if node.args else None
         if name in {"import_module", "__import__", "reload"}:
-            return {AddedTo(name=self.named(first) or "")}
+            known = self.named(first) or ""
+            itself = name == "import_module" or len(node.args) > 1  # else the outermost module
+            return {AddedTo(name=known, below=not known and itself and self._has_dot(first, scopes))}
         if isinstance(function, ast.Attribute) and self.is_modules(function.value, scopes):
             return {AddedTo(name=self.named(first) or "")}
         if name == "getattr" and len(node.args) >= 2 and (text := _text(node.args[1])) is not None:
             whole = ast.Attribute(value=node.args[0], attr=text, ctx=ast.Load())
             return self.targets(whole, scopes, owner, depth + 1)
         return set()
+
+    def _has_dot(self, node: ast.expr | None, scopes: list[_BoundNames]) -> bool:
+        """Whether the name of a module, put together, is one below another: ``f"{package}.{name}"``."""
+        if isinstance(node, ast.Name):
+            scope = next((one for one in reversed(scopes) if node.id in one.values), None)
+            values = scope.values[node.id] if scope is not None and node.id not in scope.arguments else []
+            return (
+                len(values) == 1 and not isinstance(values[0], ast.Name) and self._has_dot(values[0], scopes)
+            )
+        parts = node.values[1:] if isinstance(node, ast.JoinedStr) else ()
+        return any("." in (_text(one) or "") for one in parts)
 
     def _of_name(self, name: str, scopes: list[_BoundNames], owner: str, depth: int) -> set[AddedTo]:
         if name == owner or name in {"self", "cls"}:

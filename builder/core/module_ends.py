@@ -26,8 +26,8 @@ class Ends(NamedTuple):
 
     line: int
     kind: str
-    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``library`` and
-    ``installed``, by what the set has."""
+    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``subclass``, ``library``
+    and ``installed``, by what the set has."""
     about: tuple[str, ...]
     """``library``: its names; ``installed``: the requirement; else the text for the user, and the dotted name
     that decides."""
@@ -317,23 +317,29 @@ def _opens_or_raises(function: ast.FunctionDef) -> bool:
     return ends and bool(calls) and bool(arguments)
 
 
-def looked_for(loop: ast.For, every: Iterable[str]) -> tuple[str, ...]:
-    """The names of a library that a loop tries before it raises.
+def looked_for(loop: ast.For, every: Iterable[str], after: ast.stmt | None = None) -> tuple[str, ...]:
+    """The names of a library that a loop tries before it raises, at its end or in what comes ``after`` it.
 
     ``every``: all names in the source; a function that the loop calls may give some of them.
     """
-    raises = bool(loop.orelse) and isinstance(loop.orelse[-1], ast.Raise)
+    breaks = any(isinstance(one, ast.Break) for one in ast.walk(loop))
+    last = loop.orelse[-1] if loop.orelse else after if not breaks else None
+    raises = isinstance(last, ast.Raise)
     calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in ast.walk(loop))
     names = sorted(every) if isinstance(loop.iter, ast.Call) else _libraries([loop.iter])
     return tuple(names) if raises and calls else ()
 
 
 def mentioned(tree: ast.Module) -> set[str]:
-    """Libraries that a source may open anywhere, by names that are written there."""
+    """Libraries that a source may open anywhere, by names that are written there; ``begin*`` of one whose end
+    is put together."""
     found = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and called(node) in _OPENERS and node.args:
             found |= {one for one in _libraries(node.args[:1]) if _LIBRARY.fullmatch(one)}
+            first = node.args[0]
+            begin = _libraries([first.left]) if isinstance(first, ast.BinOp) else ()
+            found |= {f"{one}*" for one in begin if called(node) in _FINDERS and _LIBRARY.fullmatch(one)}
     return found
 
 
@@ -379,6 +385,64 @@ def type_errors(
             if own or (names and all(_OF_COLLECTIONS.fullmatch(name) for name in names)):
                 text = f"evaluates {ast.unparse(node)[:_MOST_TEXT]}, which no Python before 3.9 does"
                 yield node.lineno, text, before(9)
+
+
+_ALIASED = {
+    "asyncio.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "asyncio.exceptions.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "concurrent.futures.TimeoutError": ("builtins.TimeoutError", since(11)),
+    "socket.timeout": ("builtins.TimeoutError", since(10)),
+    **dict.fromkeys(
+        (f"builtins.{name}" for name in ("IOError", "EnvironmentError")), ("builtins.OSError", ALWAYS)
+    ),
+    **dict.fromkeys(("os.error", "select.error", "socket.error"), ("builtins.OSError", ALWAYS)),
+}
+"""What some Pythons call another exception's class: the version notes of ``asyncio.TimeoutError`` (3.11),
+``concurrent.futures.TimeoutError`` (3.11), ``socket.timeout`` (3.10) and ``OSError`` (3.3) say so."""
+
+
+def refused_bases(bases: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """(text, Pythons) of bases that no class has together: one twice, or after one that it is made of.
+
+    ``bases``: their dotted names, empty for one that may be another thing.
+    """
+    for number, later in enumerate(bases):
+        for earlier in filter(None, bases[:number] if later else ()):
+            pythons = 0
+            for minor in range(32):
+                one, other = (_class_of(name, minor) for name in (earlier, later))
+                kind, of = (getattr(builtins, name.removeprefix("builtins."), None) for name in (one, other))
+                above = isinstance(kind, type) and isinstance(of, type) and issubclass(of, kind)
+                pythons |= (one == other or above) << minor
+            if pythons:
+                both = " and ".join(name.removeprefix("builtins.") for name in (earlier, later))
+                yield f"makes a class of {both}, which this Python refuses together", pythons
+
+
+def _class_of(name: str, minor: int) -> str:
+    other, pythons = _ALIASED.get(name, ("", 0))
+    return other if pythons >> minor & 1 else name
+
+
+def refused_code(node: ast.Call) -> int:
+    """The Pythons that do not take the arguments of a call of ``types.CodeType``.
+
+    They changed with 3.8, which put posonlyargcount before all but the first, and with 3.11, which asks for
+    qualname and exceptiontable (``Objects/codeobject.c``; the changes of the C API in "What's New").
+    """
+    if node.keywords or any(isinstance(one, ast.Starred) for one in node.args):
+        return 0
+    last = [getattr(one, "attr", "") for one in node.args]
+    refused = 0
+    for pythons, least, most, at in (
+        (before(8), 13, 15, 5),
+        (since(8) & before(11), 14, 16, 6),
+        (since(11), 16, 18, 6),
+    ):
+        misplaced = "co_code" in last and last.index("co_code") != at
+        if misplaced or not least <= len(last) <= most:
+            refused |= pythons
+    return refused
 
 
 def misplaced_flags(node: ast.Call) -> bool:
@@ -456,6 +520,38 @@ def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, .
                 continue
             if chain := _names_of(one.value.func):
                 yield one.lineno, one.target.id, chain
+
+
+_OF_EACH_CLASS = {"__firstlineno__", "__static_attributes__"}
+"""What Python 3.13 and newer put into the dictionary of each class ("What's New In Python 3.13")."""
+
+
+def counts_attributes(own: ast.ClassDef) -> bool:
+    """Whether a class raises for each class of it with attributes beside those that it lists, of which some
+    are not that newer Pythons give each class."""
+    for one in own.body:
+        if not (isinstance(one, ast.FunctionDef) and one.name == "__init_subclass__" and one.args.args):
+            continue
+        rest = f"set({one.args.args[0].arg}.__dict__)"
+        for node in ast.walk(one):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(
+                        func=ast.Attribute(value=on, attr="difference"),
+                        args=[ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts)],
+                    ),
+                ) if ast.unparse(on) == rest:
+                    listed = {getattr(part, "value", None) for part in parts}
+                    settled = all(isinstance(text, str) for text in listed)
+                    if settled and not listed >= _OF_EACH_CLASS and _raises_for(one, name):
+                        return True
+    return False
+
+
+def _raises_for(function: ast.FunctionDef, name: str) -> bool:
+    tests = (node for node in ast.walk(function) if isinstance(node, ast.If))
+    return any(ast.unparse(one.test) == name and isinstance(one.body[-1], ast.Raise) for one in tests)
 
 
 # -- code for pydantic 1 that pydantic 2 refuses
@@ -549,6 +645,11 @@ def catches(kinds: Sequence[str], error: str) -> bool | None:
         elif issubclass(mine, other):
             return True
     return None if unknown or not error else False
+
+
+def lets_out(handlers: Sequence[Sequence[str]], error: str) -> bool:
+    """Whether no handler gets an exception, for certain."""
+    return all(catches(kinds, error) is False for kinds in handlers)
 
 
 _ALIASES = {"PackageNotFoundError": "ModuleNotFoundError", "error": "OSError"}

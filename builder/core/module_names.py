@@ -5,6 +5,7 @@ from both, that a name is missing, holds whatever the module does.
 """
 
 import ast
+import builtins
 import re
 import sys
 import warnings
@@ -22,7 +23,7 @@ from builder.core.lazy_names import (
     of_module,
     own_names,
 )
-from builder.core.module_additions import LARGEST, additions_of
+from builder.core.module_additions import LARGEST, additions_of, old_finders
 from builder.core.module_ends import (
     ALWAYS,
     METADATA,
@@ -31,9 +32,11 @@ from builder.core.module_ends import (
     ExpressionReader,
     asks,
     before,
+    counts_attributes,
     handled,
     has_no_hash,
     is_dataclass,
+    lets_out,
     looked_for,
     mentioned,
     misplaced_flags,
@@ -42,6 +45,8 @@ from builder.core.module_ends import (
     opened,
     raised,
     refused_attributes,
+    refused_bases,
+    refused_code,
     refused_decorators,
     refused_field,
     settled,
@@ -59,6 +64,7 @@ _NEW_SYNTAX = re.compile(
 )
 """In a source that may have a statement of Python 3.8 or newer."""
 _OPENS = re.compile(r"\b(?:CDLL|PyDLL|LoadLibrary|dlopen|_?find_library)\b")
+_RAISES = re.compile(r"\braise\s+(?:\w+\.)*(?:ImportError|ModuleNotFoundError)\b")
 _TYPED = re.compile(r"\||\b(?:list|dict|tuple|set|frozenset|type)\[|\bcollections\b")
 
 _QUIET_CALLS = {
@@ -252,6 +258,8 @@ class ModuleNames:
     """Whether it may have more names than those."""
     submodules: bool = False
     """Whether it may have more submodules than there are files."""
+    unfound: int = 0
+    """The Pythons that find none of these, as they ask its own importer no more."""
     lazy: bool = False
     """Whether what else it may have is named in its wheel's sources: a ``_LazyModule`` takes its place."""
     gone: frozenset[str] = frozenset()
@@ -272,8 +280,12 @@ class ModuleNames:
     """The protobuf that made it, ``BY_OLD_PROTOC`` for one before 3.19, if protobuf asks for that."""
     hashless: frozenset[str] = frozenset()
     """Classes whose objects have no hash."""
+    strict: frozenset[str] = frozenset()
+    """Classes that refuse a class of them for the attributes that Python 3.13 gives it."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Names that are bound once, to a text that begins as a version does."""
+    raises: bool = False
+    """Whether it raises an ImportError somewhere by itself."""
     opens: frozenset[str] = frozenset()
     """Libraries that it may open by these names, whether or not on import."""
 
@@ -286,6 +298,7 @@ class ModuleNames:
             None if self.public is None else sorted(self.public),
             int(self.anything),
             int(self.submodules),
+            self.unfound,
             int(self.lazy),
             sorted(self.gone),
             self.gone_tables,
@@ -296,15 +309,30 @@ class ModuleNames:
             dict(self.signatures),
             self.generated,
             sorted(self.hashless),
+            sorted(self.strict),
             dict(self.versions),
             sorted(self.opens),
+            int(self.raises),
         ]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, hidden, public, anything, submodules, lazy, gone, gone_tables, *rest = values
-        tables, makers, executed, functions, signatures, generated, hashless, versions, opens = rest
+        names, bound, stars, hidden, public, anything, submodules, unfound, lazy, *rest = values
+        gone, gone_tables, *rest = rest
+        (
+            tables,
+            makers,
+            executed,
+            functions,
+            signatures,
+            generated,
+            hashless,
+            strict,
+            versions,
+            opens,
+            raises,
+        ) = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -313,6 +341,7 @@ class ModuleNames:
             public=None if public is None else frozenset(public),
             anything=bool(anything),
             submodules=bool(submodules),
+            unfound=int(unfound),
             lazy=bool(lazy),
             gone=frozenset(gone),
             gone_tables=tuple((of, name) for of, name in gone_tables),
@@ -326,8 +355,10 @@ class ModuleNames:
             },
             generated=None if generated is None else (generated[0], generated[1], generated[2]),
             hashless=frozenset(hashless),
+            strict=frozenset(strict),
             versions=dict(versions),
             opens=frozenset(opens),
+            raises=bool(raises),
         )
 
 
@@ -349,6 +380,22 @@ def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
         return _not_parsed(problem)
     except (ValueError, LookupError, RecursionError, MemoryError):
         return UNREAD
+
+
+def is_of_several(content: bytes) -> bool:
+    """Whether the source of a package says no more than that other folders have parts of it, too: each
+    distribution of a namespace may bring one of its own (``pkgutil.extend_path``; PEP 420)."""
+    if re.search(rb"extend_path|declare_namespace", content):
+        return True
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return all(
+        (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
+        for one in body
+    )
 
 
 def _not_parsed(problem: SyntaxError) -> ModuleNames:
@@ -383,6 +430,8 @@ class _Reader:
         self.public: set[str] | None = None
         self.public_known = True
         self.out = _Collected()
+        self.after: ast.stmt | None = None
+        """The statement that follows, if any."""
         self.turns = 0
         """Loops that it is in."""
         self.within = False
@@ -408,6 +457,8 @@ class _Reader:
         self.hidden: list[str] = []
         self.never = False
         """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
+        self.flags: dict[str, tuple[int, int]] = {}
+        """The Pythons on which a name that is bound once is true, and those on which it is false."""
         self.initial: dict[str, Expression | None] = {}
         """None or False, if a name is bound to it first; None for another first value."""
 
@@ -488,6 +539,7 @@ class _Reader:
             public=frozenset(self.public) if self.public is not None and self.public_known else None,
             anything=self.anything,
             submodules=self.submodules,
+            unfound=since(12) if "find_module" in self.text and old_finders(tree, self.module) else 0,
             lazy=self.lazy,
             gone=frozenset(gone),
             gone_tables=tuple(
@@ -506,8 +558,14 @@ class _Reader:
                 for name, one in self.defined.items()
                 if isinstance(one, ast.ClassDef) and name not in self.again and has_no_hash(one, self.dotted)
             ),
+            strict=frozenset(
+                name
+                for name, one in self.defined.items()
+                if isinstance(one, ast.ClassDef) and name not in self.again and counts_attributes(one)
+            ),
             versions={name: text for name, text in self.versions.items() if name not in self.again},
             opens=frozenset(self.opens),
+            raises=_RAISES.search(self.text) is not None,
         )
 
     def dotted(self, chain: tuple[str, ...]) -> set[str]:
@@ -562,8 +620,8 @@ class _Reader:
                 found[name] = _signature(made.args, 1)
         return found
 
-    def block(self, body: Iterable[ast.stmt], pythons: int) -> None:
-        for statement in body:
+    def block(self, body: Sequence[ast.stmt], pythons: int) -> None:
+        for statement, self.after in zip(body, [*body[1:], None], strict=False):
             values = self.reading.names
             inner = _bound_in(statement) if values and hasattr(statement, "body") else set()
             if hasattr(statement, "body"):
@@ -590,6 +648,8 @@ class _Reader:
         if self.shadows:
             self.shadows[-1].add(name)
             return
+        if not self.never:
+            self.flags.pop(name, None)
         if self.never:
             self.targets.setdefault(name, set()).add(target)
             return
@@ -633,6 +693,16 @@ class _Reader:
     def is_bound(self, name: str) -> bool:
         return name in self.names or any(name in names for names in self.shadows)
 
+    def builtin(self, node: ast.expr) -> str:
+        """The dotted name that an expression certainly is in the standard library; else empty."""
+        if isinstance(node, ast.Name) and hasattr(builtins, node.id):
+            open_ = self.is_bound(node.id) or self.stars or self.anything
+            return "" if open_ else f"builtins.{node.id}"
+        inner, chain = _chain(node)
+        names = self.dotted((inner.id, *chain)) if isinstance(inner, ast.Name) else set()
+        only = next(iter(names)) if len(names) == 1 else ""
+        return only if only.partition(".")[0] in OF_PYTHON else ""
+
     def ended(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
         """Note a call that raises by itself."""
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -642,6 +712,9 @@ class _Reader:
         elif names and all(name.startswith("re.") for name in names) and misplaced_flags(node):
             text = "has a regular expression with flags in its middle, which Python 3.11 and newer refuse"
             self.end(node.lineno, "python", (text,), pythons & since(11), "error")
+        elif names == {"types.CodeType"} and (refused := refused_code(node)):
+            text = "makes a code object of arguments that this Python does not take"
+            self.end(node.lineno, "python", (text,), pythons & refused, "TypeError")
         if text := refused_field(node):
             self.end(node.lineno, "pydantic", (text, *chain), pythons, "PydanticUserError")
         if libraries := opened(node, self.defined.get):
@@ -703,6 +776,7 @@ class _Reader:
             self.end(statement.lineno, "raise", (text,), pythons, error)
         if isinstance(statement, ast.Assign | ast.AugAssign):
             self.remember(statement)
+            self.flag(statement, pythons)
         if isinstance(statement, ast.Assign) and not self.shadows and self.is_filled(statement.value):
             self.filled |= {one.id for one in statement.targets if isinstance(one, ast.Name)}
 
@@ -723,6 +797,19 @@ class _Reader:
             text = known[1] if known is not None and known[0] == "const" else None
             if isinstance(text, str) and re.match(r"v?\d+(?:\.\d+)+", text):
                 self.versions[name] = text
+
+    def flag(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
+        """Keep ``PY3 = sys.version_info[0] == 3``."""
+        if self.shadows or self.never or pythons != ALWAYS or isinstance(statement, ast.AugAssign):
+            return
+        name = statement.targets[0].id if isinstance(statement.targets[0], ast.Name) else ""
+        known = decided(statement.value, self.flag_of)
+        if len(statement.targets) == 1 and name and name not in self.again and known != (0, 0):
+            self.flags[name] = known
+
+    def flag_of(self, name: str) -> tuple[int, int]:
+        known = not (name in self.again or name in self.globals or any(name in s for s in self.shadows))
+        return self.flags.get(name, (0, 0)) if known else (0, 0)
 
     def is_filled(self, node: ast.expr) -> bool:
         """Whether a loop over it has a first turn."""
@@ -804,6 +891,13 @@ class _Reader:
 
     def class_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.ClassDef)  # noqa: S101
+        for base in map(_chain, statement.bases):
+            whole = (base[0].id, *base[1]) if isinstance(base[0], ast.Name) else ()
+            names = self.dotted(whole)
+            if names and not any(name.partition(".")[0] in OF_PYTHON for name in names):
+                self.end(statement.lineno, "subclass", ("", *whole), pythons & since(13))
+        for text, where in refused_bases([self.builtin(one) for one in statement.bases]):
+            self.end(statement.lineno, "python", (text,), pythons & where, "TypeError")
         self.define(statement)
         self.evaluate(
             [*statement.decorator_list, *statement.bases, *(one.value for one in statement.keywords)], pythons
@@ -823,7 +917,7 @@ class _Reader:
     def if_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.If)  # noqa: S101
         self.evaluate([statement.test], pythons)
-        true, false = decided(statement.test)
+        true, false = decided(statement.test, self.flag_of)
         test = self.reading.read(statement.test) if pythons and not true and not false else None
         values = self.reading.names
         if test is not None and not asks(test):
@@ -847,12 +941,13 @@ class _Reader:
             self.evaluate([statement.target], 0)
         elif isinstance(statement, ast.While):
             self.evaluate([statement.test], pythons)
-        first = isinstance(statement, ast.For) and self.is_filled(statement.iter)
+        first, after = isinstance(statement, ast.For) and self.is_filled(statement.iter), self.after
         self.turns += 1
         self.block(statement.body, pythons if first else 0)  # type: ignore[attr-defined]
         self.turns -= 1
-        if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens)):
-            error = raised(statement.orelse[-1])[0] if isinstance(statement.orelse[-1], ast.Raise) else ""
+        if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens, after)):
+            last = statement.orelse[-1] if statement.orelse else after
+            error = raised(last)[0] if isinstance(last, ast.Raise) else ""
             self.end(statement.lineno, "library", names, pythons, error)
         self.block(statement.orelse, 0)  # type: ignore[attr-defined]
 
@@ -984,6 +1079,7 @@ class _Collected:
             DecidedTest(test, true.effects(bound, known), false.effects(bound, known))
             for test, true, false in self.branches
         )
+        ends = sorted(self.ends, key=lambda one: one.kind == "subclass")  # of which there are many
         return Effects(
             taken=tuple(dict.fromkeys(self.taken)),
             used=tuple(one for (alias, _), one in self.used.items() if _matters(bound, alias, one.chain))[
@@ -1000,8 +1096,14 @@ class _Collected:
                     )
                 )
             )[:_MOST_USES],
-            guards=tuple(one for one in guards if (one.tried and one.instead) or one.trial),
-            ends=tuple(dict.fromkeys(self.ends))[:_MOST_ENDS],
+            guards=tuple(
+                one
+                for one in guards
+                if one.trial or (one.tried and (one.instead or lets_out(one.kinds, "AttributeError")))
+            ),
+            ends=tuple(
+                {(one.kind, one.about) if one.kind == "subclass" else one: one for one in ends}.values()
+            )[:_MOST_ENDS],
             branches=tuple(one for one in branches if one.true or one.false)[:_MOST_ENDS],
         )
 
@@ -1215,32 +1317,36 @@ def _lets_through(handler: ast.ExceptHandler) -> bool:
     """Whether what is missing ends the import nevertheless."""
     if handler.body and isinstance(handler.body[-1], ast.Raise):
         # nothing before it leaves the handler another way: it is no loop's and no function's
-        return not any(isinstance(n, ast.Return | ast.Continue | ast.Break) for n in ast.walk(handler))
+        turns = [n for n in ast.walk(handler) if isinstance(n, ast.For | ast.While)]
+        inside = {id(n) for one in turns for part in one.body for n in ast.walk(part)}
+        ends = (n for n in ast.walk(handler) if isinstance(n, ast.Return | ast.Continue | ast.Break))
+        return all(id(n) in inside and not isinstance(n, ast.Return) for n in ends)
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return all(isinstance(one, ast.Name) and one.id in _STAYS for one in kinds)
 
 
-def decided(test: ast.expr) -> tuple[int, int]:
-    """The Pythons on which a test is certainly true, and on which it is certainly false."""
+def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: (0, 0)) -> tuple[int, int]:
+    """The Pythons on which a test is certainly true, and on which it is certainly false; ``flags``: those of
+    a name."""
     if isinstance(test, ast.Constant):
         return (ALWAYS, 0) if test.value else (0, ALWAYS)
     if (name := _name(test)) is not None and (name == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name)):
         return 0, ALWAYS
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        true, false = decided(test.operand)
+        true, false = decided(test.operand, flags)
         return false, true
     if isinstance(test, ast.BoolOp):
-        return _together(test)
+        return _together(test, flags)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(test.left, test.ops[0], test.comparators[0])
-    return 0, 0
+    return flags(test.id) if isinstance(test, ast.Name) else (0, 0)
 
 
-def _together(test: ast.BoolOp) -> tuple[int, int]:
+def _together(test: ast.BoolOp, flags: Callable[[str], tuple[int, int]]) -> tuple[int, int]:
     every, some = ALWAYS, 0
     whole = isinstance(test.op, ast.And)
     for value in test.values:
-        one, other = decided(value) if whole else decided(value)[::-1]
+        one, other = decided(value, flags)[:: 1 if whole else -1]
         every &= one
         some |= other
     return (every, some) if whole else (some, every)

@@ -63,7 +63,7 @@ def proof(
         mentions=mentions,
         brings=lambda _, lacks: [False] * len(lacks),
         whole=whole,
-        library=lambda name: {"there": True, "libthere.so.1": True}.get(
+        library=lambda name: {"there": True, "there*": True, "libthere.so.1": True}.get(
             name, None if "unknown" in name or ".dll" in name else False
         ),
     )
@@ -644,6 +644,47 @@ def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
             (),
         ),
         ("class A:\n    def __eq__(self, o): pass\nclass B:\n    a: A = A()", ()),
+        ("import asyncio\nclass A(asyncio.TimeoutError, TimeoutError): pass", range(11, 15)),
+        (
+            "import asyncio, builtins\nclass TimeoutError(asyncio.TimeoutError, builtins.TimeoutError): pass",
+            range(11, 15),
+        ),
+        (
+            "import socket\nfrom asyncio import TimeoutError as T\nclass A(socket.timeout, T): pass",
+            range(11, 15),
+        ),
+        ("import asyncio\nclass A(OSError, asyncio.TimeoutError): pass", range(11, 15)),
+        ("class A(IOError, OSError): pass", range(7, 15)),
+        (
+            "import asyncio\nclass A(asyncio.TimeoutError, OSError): pass\nclass B(socket.timeout, TimeoutError): pass",
+            (),
+        ),
+        ("import asyncio\nfrom giver import *\nclass A(asyncio.TimeoutError, TimeoutError): pass", ()),
+        ("TimeoutError = f()\nimport asyncio\nclass A(asyncio.TimeoutError, TimeoutError): pass", ()),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 2, c.co_code, {'1, ' * 9})",
+            range(8, 15),
+        ),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 1, 2, c.co_code, {'1, ' * 8})",
+            (7, *range(11, 15)),
+        ),
+        (
+            f"import types\nx = types.CodeType(c.co_argcount, 0, 0, 1, 1, 2, c.co_code, {'1, ' * 11})",
+            range(7, 11),
+        ),
+        (f"import types\ndef f():\n    types.CodeType({'1, ' * 15})\nx = types.CodeType(*f)", ()),
+        (
+            f"import sys, types\nif sys.version_info[0] < 3:\n    P = 0\nelse:\n    P = 1\ndef f():\n    if P:\n        return types.CodeType({'1, ' * 13})\nf()",
+            range(8, 15),
+        ),
+        (
+            f"import types\nP = f()\nif P:\n    types.CodeType({'1, ' * 13})\nP = False\nif P:\n    types.CodeType(1)",
+            (),
+        ),
+        ("import sys\nNEW = sys.version_info >= (3, 8)\nif NEW:\n    raise E", range(8, 15)),
+        ("import sys\nNEW = sys.version_info >= (3, 8)\nNEW = f()\nif NEW:\n    raise E", ()),
+        ("import sys\nNEW = True\ndef f():\n    if NEW:\n        raise E\nNEW = False\nf()", ()),
         ("print 'older'", range(7, 15)),
         ("if (x := 1): pass", (7,)),
         ("match x:\n    case 1: pass", (7, 8, 9)),
@@ -652,6 +693,71 @@ def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
 )
 def test_what_a_release_of_python_refuses(source, pythons) -> None:
     assert [minor for minor in range(7, 15) if ends(source, python=minor)] == list(pythons)
+
+
+IMPORTER = (
+    "import sys\nclass Moves(object):\n    def __init__(self, name):\n        self.known = {{name + '.moves': 1}}\n"
+    "    def {find}(self, name, path=None):\n        return self\n"
+    "    def load_module(self, name):\n        sys.modules[name] = self.known[name]\n"
+    "_importer = Moves(__name__)\n{more}sys.meta_path.append(_importer)\n"
+)
+"""As six gives ``six.moves``, before and since its 1.16."""
+
+
+@pytest.mark.parametrize(
+    ("find", "more", "is_asked"),
+    [
+        ("find_module", "__path__ = []\n", False),
+        ("find_spec", "", True),
+        ("find_module", "__path__.append(f())\n", True),
+        ("find_module", "sys.modules[__name__ + '.moves'] = f()\n", True),
+        ("find_module", "sys.meta_path.append(f())\n", True),
+    ],
+)
+def test_an_importer_that_newer_pythons_do_not_ask(find, more, is_asked) -> None:
+    finder = IMPORTER.format(find=find, more=more)
+    for taker in ("import {}.moves.x", "from {}.moves import x"):
+        own = {"taker/__init__.py": taker.format("taker.six"), "taker/six.py": finder}
+        wheels = {("six", "1.15.0"): {"six.py": finder}}
+        for python in (11, 12):
+            found = proof(taker.format("six"), "", python=python, wheels=wheels)
+            assert [one.giver for one in found if one.ends] == ["six"] * (python == 12 and not is_asked)
+            assert len(ends(own, python=python)) == (python == 12 and not is_asked)
+    assert ends("from six import moves", wheels=wheels) == []
+    assert ends("try:\n    import six.moves\nexcept ImportError:\n    pass", wheels=wheels) == []
+    itself = finder.replace("sys.meta_path.append(_importer)", "").replace(
+        "    def load_module",
+        "    def install(self):\n        sys.meta_path.append(self)\n    def load_module",
+    )
+    assert bool(ends("import six.moves", wheels={("six", "1"): {"six.py": itself}})) is not is_asked
+
+
+STRICT = (
+    "class Only:\n    def __init_subclass__(cls):\n        if Only in cls.__bases__:\n"
+    "            left = set(cls.__dict__).difference({{'__module__', '__doc__'{more}}})\n"
+    "            if left:\n                {then}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "then", "taker", "pythons"),
+    [
+        ("", "raise AssertionError(f'{left}')", "class A(Only): pass", range(13, 15)),
+        ("", "raise E", "class A(B, Only[int] if 0 else Only): pass\nclass C(B): pass", ()),
+        ("", "raise E", "def f():\n    class A(Only): pass", ()),
+        ("", "print(left)", "class A(Only): pass", ()),
+        (", '__firstlineno__', '__static_attributes__'", "raise E", "class A(Only): pass", ()),
+        (", *MORE", "raise E", "class A(Only): pass", ()),
+    ],
+)
+def test_a_class_that_takes_no_attributes_but_those_of_older_pythons(more, then, taker, pythons) -> None:
+    """SQLAlchemy 2.0 before 2.0.31 has ``TypingOnly``."""
+    files = {
+        "taker/__init__.py": f"from .util import Only\n{taker}\n",
+        "taker/util/__init__.py": "from .inner import Only as Only\n",
+        "taker/util/inner.py": STRICT.format(more=more, then=then),
+    }
+    assert [minor for minor in range(7, 15) if ends(files, python=minor)] == list(pythons)
 
 
 SOUNDFILE = (
@@ -688,6 +794,13 @@ PYZBAR = {
     "    if 'Windows' == platform.system():\n        path = f()\n    else:\n        path = find_library('{}')\n"
     "        if not path:\n            raise ImportError('Unable to find zbar')\n    return path\n",
 }
+WAND = (
+    "import ctypes\ndef paths():\n    for end in ('', '-6.Q16'):\n        yield find_library('{}' + end)\n"
+    "def load():\n    for path in paths():\n        if path is None:\n            continue\n        try:\n"
+    "            lib = ctypes.CDLL(path)\n        except OSError:\n            continue\n        return lib\n"
+    "    raise IOError('cannot find library')\ntry:\n    lib = load()\nexcept (OSError, IOError):\n"
+    "    for name in ('a', 'b'):\n        if f(name):\n            break\n    raise ImportError('not found')\n"
+)
 WEASYPRINT = (
     "def _dlopen(ffi, *names, allow_fail=False):\n    for name in names:\n        with suppress(OSError):\n"
     "            return ffi.dlopen(name)\n    if allow_fail:\n        return\n    return ffi.dlopen(names[0])\n"
@@ -704,6 +817,7 @@ WEASYPRINT = (
         CAIROCFFI,
         MAGIC,
         PYZBAR,
+        WAND,
         "import ctypes\nx = ctypes.CDLL('lib{}.so.1')",
         "lib = find_library('{}')\nif not lib:\n    raise ImportError",
         "def load():\n    lib = find_library('{}')\n    if lib is None:\n        raise ImportError\nload()",
@@ -735,6 +849,54 @@ def test_a_module_beside_the_root_is_a_finding_of_its_own() -> None:
     }
     (one,) = proof(taker, "", whole=True)
     assert (one.aside, one.path, one.lacked) == (True, "taker/inner.py", "giver.gone")
+
+
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        ({"taker/sub/__init__.py": "", "taker/sub/deep.py": "import taker.inner\n"}, "2 of 3"),
+        ({"taker/sub/__init__.py": "import taker.inner\n", "taker/sub/deep.py": "x = 1\n"}, "3 of 4"),
+        ({"taker/sub.py": "x = 1\n"}, ""),
+        ({"taker/sub.py": "import absent\n"}, ""),
+        ({"taker/tests/__init__.py": "import taker.inner\n", "taker/sub.py": "x = 1\n"}, ""),
+        ({"taker/sub.py": "try:\n    import taker.inner\nexcept ImportError:\n    pass\n"}, ""),
+    ],
+)
+def test_most_modules_of_a_package_that_cannot_be_imported_are_no_reservation(more, most) -> None:
+    taker = {
+        "taker/__init__.py": "",
+        "taker/inner.py": "from giver import gone\n",
+        "taker/other.py": "y = 1\n",
+    }
+    (one,) = proof(taker | more, "", whole=True)
+    assert (one.aside, one.most, one.lacked) == (not most, most, "giver.gone")
+
+
+@pytest.mark.parametrize(
+    ("handler", "inner", "count"),
+    [
+        ("ImportError", "import giver\ngiver.gone\n", 1),
+        ("ImportError", "from . import deep\n", 1),
+        ("ImportError as e", "import collections\nx = collections.Mapping\n", 1),
+        ("ImportError", "from giver import gone\n", 0),
+        ("ImportError", "import absent, giver\ngiver.gone\n", 0),
+        ("ImportError", "from . import older\nimport giver\ngiver.gone\n", 0),
+        ("ImportError", "import giver\nif FLAG:\n    raise ImportError\ngiver.gone\n", 0),
+        ("ImportError", "import giver\nctypes.CDLL('libunknown.so.1')\ngiver.gone\n", 0),
+        ("(ImportError, AttributeError)", "import giver\ngiver.gone\n", 0),
+        ("Exception", "import giver\ngiver.gone\n", 0),
+    ],
+)
+def test_an_import_that_may_fail_for_want_of_a_module_ends_otherwise(handler, inner, count) -> None:
+    """connexion 2.14 tries its module for Flask, which takes ``flask.json.JSONEncoder``."""
+    taker = {
+        "taker/__init__.py": f"try:\n    from . import inner\nexcept {handler}:\n    inner = None\n",
+        "taker/inner.py": inner,
+        "taker/deep.py": "import giver\ngiver.gone\n",
+        "taker/older.py": "import absent\n",
+    }
+    found = [one for one in proof(taker, "", whole=True) if one.chain]
+    assert len(found) == count
 
 
 def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:

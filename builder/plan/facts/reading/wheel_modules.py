@@ -5,6 +5,7 @@ next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_module
 """
 
 import gc
+import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from builder.core.compiled_names import has_name
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
-from builder.core.module_names import ModuleNames, names_of
+from builder.core.module_names import ModuleNames, is_of_several, names_of
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -31,7 +33,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 5
+_READER = 7
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -59,7 +61,7 @@ class WheelSources(Protocol):
         """All files of the wheel."""
 
     def read(self, path: str) -> bytes | None:
-        """One source; None if it cannot be read."""
+        """One source, or compiled module; None if it cannot be read."""
 
     def every(self) -> Iterator[tuple[str, bytes | None]]:
         """All sources, and other files that an interpreter executes, by their paths."""
@@ -106,7 +108,7 @@ def imports_of(
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
-            if one.giver in shelf and not (one.argument or one.generated or one.ends)
+            if one.giver in shelf and not (one.argument or one.generated or one.ends or one.shared)
             else one
             for one in found
         )
@@ -138,6 +140,7 @@ def _proven(
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
         whole=whole and not unread,
+        compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
         library=lambda name: _has_library(name, shelf, debs),
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
@@ -147,21 +150,41 @@ def _proven(
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
     asked = roots if cell.dependencies != "listed" else ()  # a list is taken as it is
     beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in asked}
-    found = missing(every, entered, beside)
+    found = (*_shared(shelf), *missing(every, entered, beside))
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
+
+
+def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
+    """Packages that two wheels are imported by, and that are not the same in both: what was installed last is
+    there."""
+    by_root: dict[str, str] = {}
+    for name, one in shelf.items():
+        for root in one.roots:
+            other = by_root.setdefault(root, name)
+            contents = (
+                {shelf[owner].content(root) for owner in (other, name)} if other != name else set[str]()
+            )
+            if len(contents) == 2 and all(contents):
+                path = one.files.modules[root] if one.files is not None else None
+                yield Missing(
+                    root, 1, root, None, shared=True, root=name, taker=name, giver=other, path=path or root
+                )
 
 
 def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
     """Whether a library that is opened by a name is in a wheel or among a Debian rootfs's; None if nobody
     knows."""
-    stem = re.escape(name.removeprefix("lib").partition(".so")[0])
-    bundled = re.compile(rf"(?:.*/)?lib{stem}(?![A-Za-z0-9])[^/]*")  # libGL is not libGLX
+    stem = re.escape(name.removeprefix("lib").partition(".so")[0].removesuffix("*"))
+    ends = "" if name.endswith("*") else "(?![A-Za-z0-9])"  # libGL is not libGLX
+    bundled = re.compile(rf"(?:.*/)?lib{stem}{ends}[^/]*")
     if any(bundled.fullmatch(path) for one in shelf.values() for path in one.libraries):
         return True
-    row = load().library_named(name)
-    if row is None or debs is None:
+    rows = tuple(load().libraries_named(name))
+    if not rows or debs is None:
         return None
-    return any(package in debs for package in row.packages)
+    return any(
+        package in debs for row in rows[: None if name.endswith("*") else 1] for package in row.packages
+    )
 
 
 def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:
@@ -320,8 +343,33 @@ class _Shelved:
             brings=lambda _, lacks: self.brings(lacks),
         )
         found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
+        if found is None and lack.name is not None and alone.is_compiled(lack.module):
+            found = self.compiled(lack.module, lack.name)
         self.keep()
         return found
+
+    def content(self, module: str) -> str:
+        """What stands for a module's content; empty for one that others may have, or that is not read."""
+        key = f"{module}:content"
+        path = self.files.modules.get(module) if self.files is not None else None
+        sources = self.opened() if key not in self.answers and path is not None else None
+        if sources is not None and path is not None and (content := sources.read(path)) is not None:
+            found = "" if is_of_several(content) else hashlib.sha256(content).hexdigest()
+            self.answers[key], self.new = found, True
+        return str(self.answers.get(key, ""))
+
+    def compiled(self, module: str, name: str) -> bool | None:
+        """Whether a compiled module has a name."""
+        key = f"{module}:{name}:compiled"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
+            path = next((one for one in self.paths if stem.fullmatch(one)), None)
+            content = sources.read(path) if path is not None else None
+            if path is not None and content is None:
+                return None
+            self.answers[key], self.new = has_name(content, name) if content is not None else None, True
+        found = self.answers.get(key)
+        return found if isinstance(found, bool) else None
 
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""
@@ -384,7 +432,7 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
 def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
     """Nothing is known if a source cannot be read."""
     found = dict.fromkeys(lacks, False)
-    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), False
+    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
     inner = {part for module in (files.every if files is not None else ()) for part in module.split(".")[1:]}
     for path, content in sources.every():
@@ -410,12 +458,12 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
                 continue
             if own:
                 givers, passed = givers | added.givers(), passed | added.passed
-                whichever |= added.adds_whichever()
+                whichever |= {one for one in found if added.adds_whichever(one[0])}
             found[lack] = _brings(added, lack, own=own, path=path)
     for lack, brought in found.items():
         own = files is not None and files.name == lack[2]
         given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given or (own and whichever and lack in said)
+        found[lack] = brought or given or (own and lack in whichever & said)
     return found
 
 

@@ -145,12 +145,17 @@ class _Remote:
         return _importable(self.entries)
 
     def read(self, path: str) -> bytes | None:
-        entry, packed = self.entries.get(path), self._fetched().get(path)
-        if entry is None or packed is None:
+        entry = self.entries.get(path)
+        if entry is None:
             return None
         try:
+            if not _is_source(entry):
+                return self.archive.content(entry) if entry.file_size <= _LARGEST else None
+            packed = self._fetched().get(path)
+            if packed is None:
+                return None
             return unpacked(entry, packed)
-        except UnknownError:
+        except (UnknownError, requests.RequestException):
             return None
 
     def every(self) -> Iterator[tuple[str, bytes | None]]:

@@ -260,6 +260,10 @@ def imports(stack: Stack) -> Iterator[Finding]:
         if one.generated and _is_taken(one, dict(stack.cell.env)):
             continue
         taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
+        if one.shared:
+            if not any({one.taker, one.giver} <= set(row.names) for row in load().same_files):
+                yield Finding(worst, *_both(one, giver, taker))
+            continue
         if one.ends:
             text, values = _ended(stack, one, taker, giver)
         else:
@@ -268,12 +272,21 @@ def imports(stack: Stack) -> Iterator[Finding]:
         yield Finding(Outcome.WARNS if unsure else worst, text, values)
 
 
+def _both(one: Missing, *labels: str) -> tuple[str, tuple[Value, ...]]:
+    """Of a package that two wheels have."""
+    said = f"{' and '.join(labels)} both bring {one.path}, with different contents: an image has one of them"
+    return said, tuple(Value("file", one.path, Source("wheel", label)) for label in labels)
+
+
 def _end(one: Missing) -> str:
     """The import that ends."""
-    if not one.aside:
+    if not one.aside and not one.most:
         return "the import ends"
     module = one.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return f"`import {one.chain[0] if one.chain else module}`, which is not the import of {one.root}, ends"
+    named = f"`import {one.chain[0] if one.chain else module}`"
+    if one.most:
+        return f"{named} ends, as that of {one.most} modules of {one.root} does"
+    return f"{named}, which is not the import of {one.root}, ends"
 
 
 def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:

@@ -363,11 +363,19 @@ class Facts:
         return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
 
     def library_named(self, name: str) -> SystemLibraryRow | None:
-        """By a name as programs open it: ``libsndfile.so.1``, ``libsndfile.so``, ``sndfile``."""
+        """By a name as programs open it: ``libsndfile.so.1``, ``libsndfile.so``, ``sndfile``, ``snd*``."""
+        return next(self.libraries_named(name), None)
+
+    def libraries_named(self, name: str) -> Iterator[SystemLibraryRow]:
+        """All that a name may be."""
+        if name.endswith("*"):
+            begins = f"lib{name[:-1].removeprefix('lib')}"
+            yield from (row for row in self.system_libraries.values() if row.name.startswith(begins))
+            return
         found = self.system_libraries.get(name)
         begins = f"{name}." if ".so" in name else f"lib{name}.so."
         rows = (row for row in self.system_libraries.values() if row.name.startswith(begins))
-        return found or next(rows, None)
+        yield from [found] if found is not None else rows
 
     @functools.cached_property
     def system_libraries(self) -> Mapping[str, SystemLibraryRow]:

@@ -98,6 +98,44 @@ def test_pip_brings_its_own_modules_to_no_other_wheel(cell, tmp_path) -> None:
     assert judged(cell, tmp_path / "other", taker, wheel("other", "26.3", inside), base=rootfs()) == []
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ("from json import loads\n", "from json import dumps\n", True),
+        ("from json import loads\n", "from json import loads\n", False),
+        (
+            "from json import loads\n",
+            "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n",
+            False,
+        ),
+        ("from json import loads\n", "# of several distributions\n", False),
+        ("'One.'\n__version__ = '1'\n", "from json import loads\n", False),
+    ],
+)
+def test_a_package_of_two_distributions_is_one_of_them(cell, tmp_path, one, other, is_refused) -> None:
+    """PyJWT and jwt both are ``import jwt``; parts of a namespace bring its ``__init__.py`` each."""
+    found = judged(
+        cell,
+        tmp_path,
+        wheel("taker", "1.0", {"taker/__init__.py": one, "taker/a.py": ""}),
+        wheel("pytaker", "2.0", {"taker/__init__.py": other, "taker/b.py": ""}),
+    )
+    said = "taker 1.0 and pytaker 2.0 both bring taker/__init__.py, with different contents"
+    assert found == [("impossible", f"{said}: an image has one of them")] * is_refused
+
+
+def test_a_package_whose_modules_do_not_import_is_refused_though_its_own_import_runs(cell, tmp_path) -> None:
+    members = {
+        "taker/__init__.py": "",
+        "taker/a.py": "from giver import gone\n",
+        "taker/b.py": "import taker.a\n",
+    }
+    giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
+    ((outcome, text),) = judged(cell, tmp_path, wheel("taker", "1.0", members), giver)
+    assert outcome == "impossible"
+    assert "`import taker.a` ends, as that of 2 of 2 modules of taker does" in text
+
+
 def test_a_list_of_a_machine_is_taken_as_it_is(make, tmp_path) -> None:
     cell = make(
         *("torch==2.11.0", "taker==1.0"),
@@ -180,6 +218,29 @@ def test_what_is_added_to_something_else_adds_nothing_to_the_module(cell, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("module", "name", "is_lacking"),
+    [
+        ("giver", "f'{me.package}.{n}'", True),
+        ("giver", "f'{me.package}{n}'", False),
+        ("giver", "g(n)", False),
+        ("giver.sub", "f'{me.package}.{n}'", False),
+    ],
+)
+def test_a_module_that_lies_below_another_is_no_outermost_one(
+    cell, tmp_path, module, name, is_lacking
+) -> None:
+    """Jinja2 hands the dictionaries of compiled templates on: those of ``f"{package_name}.{key}"``."""
+    late = (
+        f"gone = 1\nclass A:\n    def load(me, n, f):\n        m = {name}\n"
+        "        mod = __import__(m, None, None, ['root'])\n        f(mod.__dict__)\n"
+    )
+    taker = wheel("taker", "1.0", {"taker/__init__.py": f"from {module} import gone\n"})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "", "giver/sub.py": "", "giver/late.py": late})
+    found = judged(cell, tmp_path, taker, giver)
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_lacking
+
+
+@pytest.mark.parametrize(
     ("file", "text"),
     [
         ("giver/late.py", "import sys\nsys.meta_path.append(f)\n"),
@@ -243,6 +304,34 @@ def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path, mine, new
     assert readings.imports_of(cell, locked).lacks == (found,)
     (finding,) = check(cell, readings.truth(cell, locked, links=True), only=("imports",))
     assert f"take another release of taker, or giver {newest}, which has it" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("content", "before", "is_lacking"),
+    [
+        (b"\0__test__\0blosc_gone\0", b"\0__test__\0gone\0", True),
+        (b"\0__test__\0giver.inner.gone\0", b"\0__test__\0gone\0", False),
+        (b"\0__test__\0blosc_gone\0", b"\0__test__\0other\0", False),
+        (b"\0__test__\0from-import-* object has no\0", b"\0__test__\0gone\0", False),
+        (b"\0blosc_gone\0", b"\0__test__\0gone\0", False),
+        (b"__test__gonex", b"\0__test__\0gone\0", False),
+    ],
+)
+@pytest.mark.parametrize("text", ["from giver.inner import gone\n", "from giver import inner\ninner.gone\n"])
+def test_a_name_that_a_compiled_module_has_no_more(cell, tmp_path, text, content, before, is_lacking) -> None:
+    """zarr 2 takes ``cbuffer_sizes`` of numcodecs.blosc, which Cython compiled."""
+    path = "giver/inner.cpython-312-x86_64-linux-gnu.so"
+    taker = wheel("taker", "3.0", {"taker/__init__.py": text})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "", path: content})
+    older = wheel("giver", "1.0", {"giver/__init__.py": "", path: before})
+    shelf = Shelf({**taker, **giver, **older})
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
+    locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    readings = ReadingCache(cache=tmp_path)
+    found = readings.read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.older) for one in found] == [("giver.inner.gone", "1.0")] * is_lacking
+    assert readings.imports_of(cell, locked).lacks == found
 
 
 def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_path) -> None:
