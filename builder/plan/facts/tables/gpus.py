@@ -5,7 +5,7 @@ import functools
 import re
 from dataclasses import replace
 
-from builder.core.cards import KnownCards, first_card, words_of
+from builder.core.cards import KnownCards, first_card, is_ambiguous, meant_by, words_of
 from builder.core.errors import UsageError
 from builder.core.versions import key
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
@@ -90,6 +90,14 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     terms of the ``option`` that was given, if no table has it.
     """
     row = card_of(text) if alike else None
+    names = _meant(text)
+    if len({_known().capabilities[name] for name in names}) > 1:
+        told = "`nvidia-smi -L` prints its name in full"
+        hint = f"{told}, or name one, as in {option} '{_listed(names)[-1][0]}'; they are "
+        hint += ", ".join(f"{name} ({of})" for name, of in _listed(names))
+        raise UsageError(f"{option} {text} may be one of several cards", hint=hint)
+    if alike and names and (row is None or row.capability != _known().capabilities[names[0]]):
+        row = _by_words()[names[0]]
     found = row.name if row is not None else None if alike else known_class(text)
     if found is not None:
         return found
@@ -106,6 +114,35 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
             hint=f"name the card, as in {option} T4, or its compute capability, one of {listed}",
         )
     raise UsageError(f"{option} {text} is no GPU that rtbuild knows", hint=_way_on(option, text))
+
+
+def _meant(text: str) -> list[str]:
+    """The joined words of the cards that a text may mean; none for a compute capability."""
+    text = _COUNT.sub("", text.strip(), count=1)
+    return [] if _CAPABILITY.fullmatch(text) else meant_by(text, _known())
+
+
+def _listed(names: list[str]) -> list[tuple[str, str]]:
+    """Cards with their compute capabilities, by these."""
+    rows = sorted((_by_words()[name] for name in names), key=lambda row: key(row.capability))
+    return [(_with_generation(row), row.capability) for row in rows]
+
+
+def other_cards(text: str) -> list[str]:
+    """The cards of other compute capabilities that a text in a matrix may mean beside the one that is taken;
+    none for a name as the table writes it."""
+    row = card_of(text)
+    if row is None or row.name.lower() == text.strip().lower():
+        return []
+    return [name for name, capability in _listed(_meant(text)) if capability != row.capability]
+
+
+def _with_generation(row: GpuRow) -> str:
+    """A name that no other card has: ``RTX6000 Turing``."""
+    if not is_ambiguous(row.name, _known()):
+        return row.name
+    kind = next(kind for kind in load().architectures if row.capability in kind.capabilities)
+    return f"{row.name} {kind.name}"
 
 
 def _way_on(option: str, text: str) -> str:
@@ -133,6 +170,8 @@ def near_names(text: str) -> list[str]:
         for words, row in _by_words().items()
         if _is_alike(letters, number, *_series(row.name)) and letters
     }
+    if typing := {name: row for name, row in alike.items() if _is_slip(number, _series(row.name)[1])}:
+        alike = typing
     close = difflib.get_close_matches("".join(words_of(text)), alike, n=3, cutoff=0.4)
     return [alike[name].name for name in close]
 
@@ -146,8 +185,18 @@ def _series(text: str) -> tuple[str, str]:
 def _is_alike(letters: str, number: str, series: str, other: str) -> bool:
     """Whether two names are of one series, or have one number in series whose names are as long."""
     if letters == series:
-        return len(number) == len(other) or bool(number and other and number.startswith(other))
+        return len(number) == len(other) or _is_slip(number, other)
     return number == other != "" and len(letters) == len(series) > 1
+
+
+def _is_slip(number: str, other: str) -> bool:
+    """Whether one number is another with a digit less, more or wrong: 390, 30900 and 3091 are a 3090."""
+    if not number or not other or abs(len(number) - len(other)) > 1:
+        return False
+    long, short = sorted((number, other), key=len, reverse=True)
+    if len(long) == len(short):
+        return sum(a != b for a, b in zip(long, short, strict=True)) == 1
+    return any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
 
 
 def maker_of(text: str) -> str | None:
