@@ -90,7 +90,7 @@ def _core(name: str) -> str:
 def _short_names(name: str, known: KnownCards) -> "set[str]":
     """What people write for a name: less the generation, ``PRO`` and ``SFF``, the series, all letters."""
     generations = "|".join(known.generations)
-    plain = re.sub(r"pro(?=\d)|(?:sff)?(?:%s)$" % generations, "", name)
+    plain = re.sub(rf"pro(?=\d)|(?:sff)?(?:{generations})$", "", name)
     number = re.sub(r"^[a-z]+(?=\d{3})", "", plain)
     return {name, plain, _core(name), _core(plain), re.sub(r"^rtx(?=pro)", "", name), number}
 

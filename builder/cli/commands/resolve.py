@@ -186,7 +186,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         "platform": demand.built_for,
         "proposals": [
             {
-                "outcome": one.outcome.old_name,
+                "outcome": one.outcome.value,
                 "answer": one.outcome.answer,
                 "resolved": one.unasked is None,
                 **(
@@ -194,8 +194,8 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                     if one.unasked is None
                     else {"reason": one.unasked}
                 ),
-                "proven": one.unasked is None and one.unproven is None,
-                **({"unproven": one.unproven} if one.unasked is None and one.unproven is not None else {}),
+                "files_read": one.unasked is None and one.unproven is None,
+                **({"files_unread": one.unproven} if one.unasked is None and one.unproven is not None else {}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
                 "sources": list(one.sources),
                 "findings": [finding.as_json() for finding in one.findings],
