@@ -195,7 +195,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                     else {"reason": one.unasked}
                 ),
                 "files_read": one.unasked is None and one.unproven is None,
-                **({"files_unread": one.unproven} if one.unasked is None and one.unproven is not None else {}),
+                **({"files_unread": one.unproven} if one.unasked is None and one.unproven else {}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
                 "sources": list(one.sources),
                 "findings": [finding.as_json() for finding in one.findings],
