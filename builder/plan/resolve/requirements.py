@@ -10,6 +10,7 @@ https://docs.docker.com/reference/dockerfile/, https://nbformat.readthedocs.io/
 
 import codecs
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from packaging.version import Version
 
 from builder.core.documents import CONTROL, parse_json, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, canonical, holds
+from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, apart, canonical, holds
 from builder.plan.facts.tables import load
 from builder.sources.index import MACHINES, environment, wheel_name
 
@@ -137,6 +138,8 @@ class Wishes:
     python: str | None = None
     """A set of Pythons, as in ``>=3.9``."""
     notes: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
+    """What was asked for twice, so that no version is both."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
@@ -220,7 +223,20 @@ class Wishes:
                 places = dict.fromkeys((before.place, wish.place))
                 wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
             found[key] = wish
-        return replace(self, wishes=list(found.values()))
+        return replace(self, wishes=list(found.values()), clashes=self._clashes())
+
+    def _clashes(self) -> list[str]:
+        """Each package whose requirements under one marker no version satisfies, with all their places."""
+        mine: dict[tuple[str, str], list[NamedRequirement]] = {}
+        for wish in self.wishes:
+            mine.setdefault((wish.name, str(wish.parsed.marker or "")), []).append(wish)
+        said = []
+        for wishes in mine.values():
+            pairs = itertools.combinations(wishes, 2)
+            if any(apart(one.parsed.specifier, two.parsed.specifier) for one, two in pairs):
+                named = " and ".join(dict.fromkeys(f"{wish} ({wish.place})" for wish in wishes))
+                said.append(f"{named}: no version is {'both' if len(wishes) == 2 else 'all of these'}")
+        return said
 
     def once(self) -> Self:
         """Of several requirements on one package in a notebook the last, as pip has it."""

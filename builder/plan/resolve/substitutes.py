@@ -18,16 +18,14 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.errors import CellError, FaultError, NotKnownError, PackageIndexError
 from builder.core.items import item
-from builder.core.model import Cell, Wheel
+from builder.core.model import Wheel
 from builder.core.versions import (
-    apart,
     canonical,
     key,
     lower_bound,
     name_pattern,
     pinned,
     release,
-    requirement,
     without_marker,
 )
 from builder.plan.facts.reading import Truth
@@ -36,7 +34,7 @@ from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.resolver import SECONDS, Answer, lacking, reason, solved
+from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, lacking, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -59,7 +57,6 @@ _COMPILED = (
     "the Debian packages of its build"
 )
 PYTHONS_OWN = "it is a module of Python itself, and no package"
-_OF_NUMPY, _NUMPY_1 = ("numpy", "package-numpy"), "numpy<2"
 _Suits = Callable[[Proposal], bool]
 _BROUGHT_BACK = 60
 """Questions about what gave way, on each Python."""
@@ -489,9 +486,8 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
-    if any(finding.rule in _OF_NUMPY for finding in refused) and _takes_numpy_1(cell):
+    if any(finding.rule in OF_NUMPY for finding in refused) and (first := on_numpy_1(cell)) is not None:
         # what code for NumPy 1 lacks, and no other release
-        first = replace(cell, pip=asked_once(cell.pip, (_NUMPY_1,)))
         return _answer(replace(proposal, cell=first), index, driver, boldly=boldly)
     if refused:
         return "\n".join(finding.message for finding in refused)
@@ -501,15 +497,6 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0], ()  # an index that does not answer refuses nothing
     return answer
-
-
-def _takes_numpy_1(cell: Cell) -> bool:
-    """Whether a cell may have NumPy 1 and nothing keeps the resolver from NumPy 2."""
-    asked = [parsed for parsed in map(requirement, cell.pip) if parsed and canonical(parsed.name) == "numpy"]
-    first = SpecifierSet("<2")
-    if any("<2" in map(str, parsed.specifier) for parsed in asked):
-        return False
-    return not any(apart(parsed.specifier, first) for parsed in asked)
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

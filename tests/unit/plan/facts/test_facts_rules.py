@@ -545,6 +545,19 @@ def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
     assert Outcome.of(check(newest)) is Outcome.POSSIBLE
 
 
+def test_all_pins_that_clash_are_named_at_once(make) -> None:
+    pip = ("torchvision==0.10.0", "torchaudio==0.10.0", "numpy==1.26.4", "numpy==1.20.0")
+    cell = make("torch==2.3.0", python="3.9", base="rootfs:debian/bullseye", cuda="wheels", pip=pip)
+    said = [found.message for found in check(cell) if found.rule == "pins"]
+    assert said == [
+        (
+            "the cell wants torch==2.3.0 and torchvision 0.10.0 wants torch==1.9.0 and torchaudio 0.10.0 wants "
+            "torch==1.10.0: no version is all of these"
+        ),
+        "the cell wants numpy==1.26.4 and the cell wants numpy==1.20.0: no version is both",
+    ]
+
+
 def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
     lines = ("nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux' and platform_machine == 'x86_64'",)
     told = Truth(wheels=(WheelTruth(name="torch", version="2.9.1", file="torch.whl", requires=lines),))

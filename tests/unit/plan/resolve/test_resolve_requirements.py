@@ -16,6 +16,14 @@ from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_n
 HASH = "sha256:" + "0" * 64
 
 
+def test_all_packages_that_are_asked_for_twice_are_told_at_once() -> None:
+    found = from_arguments(["numpy==1.26.4", "numpy==1.20", "scipy<1.8", "scipy>=1.9", "torch", "torch>2"])
+    assert found.merged().clashes == [
+        "numpy==1.26.4 (the command line) and numpy==1.20 (the command line): no version is both",
+        "scipy<1.8 (the command line) and scipy>=1.9 (the command line): no version is both",
+    ]
+
+
 def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
     (tmp_path / "more.txt").write_text("tqdm\n")
     path = tmp_path / "requirements.txt"
