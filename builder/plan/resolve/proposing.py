@@ -176,7 +176,7 @@ def _told_elsewhere(asked: Wishes) -> Iterator[None]:
     except NothingPossibleError as none:
         if asked.clashes:
             first, *more = none.message.splitlines()
-            none.reasons = [*asked.clashes, *none.reasons]
+            none.reasons = (*asked.clashes, *none.reasons)
             none.message = "\n".join((first, *(f"  {clash}" for clash in asked.clashes), *more))
         rows = {
             row: str(row.source)

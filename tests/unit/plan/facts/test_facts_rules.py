@@ -551,8 +551,8 @@ def test_all_pins_that_clash_are_named_at_once(make) -> None:
     said = [found.message for found in check(cell) if found.rule == "pins"]
     assert said == [
         (
-            "the cell wants torch==2.3.0 and torchvision 0.10.0 wants torch==1.9.0 and torchaudio 0.10.0 wants "
-            "torch==1.10.0: no version is all of these"
+            "the cell wants torch==2.3.0 and torchvision 0.10.0 wants torch==1.9.0 and torchaudio 0.10.0 "
+            "wants torch==1.10.0: no version is all of these"
         ),
         "the cell wants numpy==1.26.4 and the cell wants numpy==1.20.0: no version is both",
     ]
