@@ -326,6 +326,9 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         _dockerfile(path, text, found)
         return
     _refuse_other(path, text)
+    if (head := _PIP_LIST.search(text)) is not None:
+        _pip_list(path, text, text.count("\n", 0, head.end()) + 1, found)
+        return
     for number, line in _logical_lines(text):
         _line(
             line,
@@ -333,6 +336,25 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
             found,
             lambda name: _requirements(path.parent / name, found, (*above, resolved), left),
         )
+
+
+_PIP_LIST = re.compile(r"^Package +Version(?: +[^\n]*)?\r?\n-+ +-+[- ]*$", re.MULTILINE)
+_NOT_FROZEN = frozenset(("pip", "setuptools", "wheel", "distribute"))
+
+
+def _pip_list(path: Path, text: str, after: int, found: Wishes) -> None:
+    """The packages of ``pip list``'s table, as ``pip freeze`` has them: less pip and what it builds with.
+
+    https://pip.pypa.io/en/stable/cli/pip_list/, https://pip.pypa.io/en/stable/cli/pip_freeze/
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        name, version, *more = [*line.split(), "", ""][:3] if number > after else ("", "")
+        if not re.fullmatch(r"\w[\w.-]* [\w.+!-]+", f"{name} {version}"):
+            continue  # what a console prints beside
+        if more[0]:
+            found.leave_out(line, f"{path}:{number}")
+        elif canonical(name) not in _NOT_FROZEN:
+            found.add(f"{name}=={version}", f"{path}:{number}")
 
 
 def add_line(line: str, place: str, path: Path, found: Wishes) -> None:

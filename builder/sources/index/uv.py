@@ -147,6 +147,12 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     command = [find_uv_bin(), "pip", "compile", "-", "--offline", "--emit-index-url", "--no-header"]
     command += ["--quiet", "--python", sys.executable, *options]
     done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
+    if (folder := re.search(r"Failed to initialize cache at `([^`]*)`", done.stderr)) is not None:
+        raise MissingToolError(
+            f"uv cannot keep its downloads: the folder {folder[1]} cannot be made or written",
+            hint="name one that you may write to: UV_CACHE_DIR for uv's, RTBUILD_CACHE for rtbuild's own, "
+            "XDG_CACHE_HOME or HOME for both",
+        )
     if done.returncode != 0:
         hint = "see the UV_* variables, uv.toml, and pyproject.toml in this folder"
         raise UsageError(f"uv does not accept its configuration:\n{redact(done.stderr.strip())}", hint=hint)
