@@ -29,7 +29,7 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.rules import Finding, Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.refusals import against
@@ -204,7 +204,7 @@ def _way(
     def ask(proposal: Proposal) -> NearestDemand | None:
         try:
             with item(proposal.cell.id):
-                return _loosened(proposal, demand=wider, index=index, until=until)
+                return _loosened(proposal, demand=wider, index=index, until=until, moved=bool(changes))
         except CellError as problem:
             problems.append(problem)
             return None  # the others may have an answer
@@ -377,9 +377,13 @@ def _minors_apart(python: str, there: Set[str]) -> int:
 
 
 def _loosened(
-    proposal: Proposal, *, demand: Demand, index: Index | None, until: float
+    proposal: Proposal, *, demand: Demand, index: Index | None, until: float, moved: bool
 ) -> NearestDemand | None:
-    """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name."""
+    """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name.
+
+    ``moved``: the framework is another release than asked for, so compiled packages that nobody read beside
+    it move, too.
+    """
     mine = {
         wish.name: wish
         for wish in demand.companions
@@ -395,7 +399,8 @@ def _loosened(
     def ask(other: _Changed) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
-        return _answer(_with(proposal, {**mine, **other}), index, demand.driver, boldly=boldly)
+        tried = _with(proposal, {**mine, **other})
+        return _answer(tried, index, demand.driver, boldly=boldly, moved=moved)
 
     for _ in range(_ON_EACH_PYTHON):
         answer = ask(changed)
@@ -481,14 +486,17 @@ def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> 
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
-def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str]) -> Answer:
+def _answer(
+    proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str], moved: bool
+) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
+    refused += [one for one in findings if moved and _is_unread(one)]
     if any(finding.rule in OF_NUMPY for finding in refused) and (first := on_numpy_1(cell)) is not None:
         # what code for NumPy 1 lacks, and no other release
-        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly)
+        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly, moved=moved)
     if refused:
         return "\n".join(finding.message for finding in refused)
     if index is None:
@@ -497,6 +505,11 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0], ()  # an index that does not answer refuses nothing
     return answer
+
+
+def _is_unread(one: Finding) -> bool:
+    """Whether it is not known what a compiled package's release was compiled for."""
+    return one.rule == "package-known" and one.outcome is Outcome.UNKNOWN
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

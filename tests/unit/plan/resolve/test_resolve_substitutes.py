@@ -502,3 +502,18 @@ def test_the_reason_is_what_the_resolver_says_of_that_package(lines: tuple[str, 
     message = "No solution found\nBecause av==10.0.0 has no usable wheels and\n" + "\n".join(lines)
     (wish,) = reading.from_arguments(["speech"]).wishes
     assert reason(message, wish) == said
+
+
+def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> None:
+    """torchvision 0.8.2 pins torch==1.7.1 in its own metadata; 0.3.0 asks for any from 1.1.0 on."""
+    monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    wanted = demanded("torch==1.1.0", "torchvision==0.3.0", "torchtext==0.3.1", gpus=("RTX3090",))
+    found = substitutes.nearest_demand(wanted, Listed(), {})
+    assert found is not None
+    assert [one.instead for one in found.changes] == [
+        "torch==1.7.1",
+        "torchvision==0.8.2",
+        "torchtext==0.8.1",
+    ]
+    assert found.proposal.possible
+    assert {"torchvision==0.8.2", "torchtext==0.8.1"} <= {*found.proposal.cell.pip}
