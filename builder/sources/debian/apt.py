@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from builder.core.documents import redact
-from builder.core.errors import MissingToolError, PackageIndexError
+from builder.core.errors import IndexSilentError, MissingToolError, PackageIndexError
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Deb
 from builder.core.temporary import locked
@@ -30,6 +30,7 @@ _HINTS = {
     "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
 }
 """Remedies by apt's own words; the first that fits counts."""
+_SILENT = r"Failed to fetch|Could not (?:connect|resolve)|Temporary failure|Connection (?:failed|timed out)"
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 """https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
@@ -201,7 +202,8 @@ class Apt:
         wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
         lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
         hint = remedy(said) or next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
-        return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+        kind = IndexSilentError if re.search(_SILENT, said) else PackageIndexError
+        return kind("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
 
 
 def _own_authorities(options: Sequence[str]) -> Iterator[str]:

@@ -25,7 +25,13 @@ from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
 from builder.core.documents import redact
-from builder.core.errors import MissingToolError, NoSolutionError, PackageIndexError, UsageError
+from builder.core.errors import (
+    IndexSilentError,
+    MissingToolError,
+    NoSolutionError,
+    PackageIndexError,
+    UsageError,
+)
 from builder.core.model import Wheel
 from builder.sources.index.target import Target
 from builder.sources.net import authorities, pip_settings, remedy
@@ -267,7 +273,7 @@ def _failure(
         urls = ", ".join(map(redact, settings.all))
         hint = remedy(text) or "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
         hint = f"asked: {urls}; {hint}"
-        return PackageIndexError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
+        return IndexSilentError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
     names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""

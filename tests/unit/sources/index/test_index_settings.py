@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.core.errors import MissingToolError, UsageError
+from builder.core.errors import IndexSilentError, MissingToolError, UsageError
 from builder.sources.index.client import Index
+from builder.sources.index.target import Target
 from builder.sources.index.uv import _ask_uv, from_user, with_extra
 from builder.sources.net import pip_settings
 
@@ -144,3 +145,13 @@ def test_a_cache_of_uv_s_that_cannot_be_written_is_the_machine_s_fault(monkeypat
     with pytest.raises(MissingToolError, match=r"the folder .*file/uv cannot be made or written") as raised:
         _ask_uv(os.environ)
     assert "UV_CACHE_DIR" in str(raised.value.hint)
+
+
+def test_an_index_that_gives_no_answer_has_the_exit_code_of_silence(monkeypatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    index = Index.from_user()
+    target = Target(python="3.12", platform="linux/amd64", glibc="2.36")
+    for ask in (lambda: index.offers("torch"), lambda: index.resolve(["torch"], target=target)):
+        with pytest.raises(IndexSilentError) as raised:
+            ask()
+        assert raised.value.exit_code == 5
