@@ -1,5 +1,6 @@
 """Words and switches of other tools, and what rtbuild has in their place: pip's, conda's, docker's."""
 
+import re
 from collections.abc import Sequence
 
 _INDEX = (
@@ -84,6 +85,12 @@ VALUES = {
     )
 }
 """What there is in the place of a value that a parameter does not take: `export --format compose`."""
+
+
+def divided_size(message: str) -> str | None:
+    """What to type for ``--prune 20 GB``, by the parser's words for the second of them; None for others."""
+    found = re.search(r"unexpected extra argument\(?s?\)? \(([KMGT]i?B?|bytes)\)", message, re.IGNORECASE)
+    return f"a size is one word, as in --prune 20{found[1]}" if found is not None else None
 
 
 def hint(words: Sequence[str], option: str | None) -> str | None:

@@ -68,6 +68,7 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
         (("export", "torch", "--format", "compose"), "devcontainer.json"),
         (("export", "--format=docker-compose.yml", "torch"), "devcontainer.json"),
+        (("cache", "--prune", "20", "GB"), "--prune 20GB"),
         (("resolve", "-r", "require.txt"), "has requirements-gpu.txt"),
     ],
 )

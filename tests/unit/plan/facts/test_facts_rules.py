@@ -12,7 +12,7 @@ from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cuda, Options
 from builder.plan.facts.reading import observed
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
-from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.checking import check, cuda_of
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import loader as tables
@@ -597,3 +597,13 @@ def test_a_jax_before_those_on_record_is_unknown_and_what_would_decide_is_named(
     assert decides.endswith(
         "lies on a page of its maker's that is no package index: name an index that has it in `index`"
     )
+
+
+def test_the_cuda_of_a_cell_is_told_as_far_as_it_is_known(make) -> None:
+    def told(*frameworks, base="rootfs:debian/bookworm", cuda="wheels"):
+        return cuda_of(make(*frameworks, python="3.11", base=base, cuda=cuda))
+
+    assert told("torch==2.3.0") == "12.1"
+    assert told("jax[cuda12]==0.5.3") == "12"  # a range of wheels
+    assert told("cupy-cuda12x==13.6.0", base="nvidia/cuda:12.6.3-runtime-ubuntu24.04", cuda="base") == "12.6"
+    assert told("numpy==2.2.6", cuda="none") is None
