@@ -73,6 +73,8 @@ _COMMANDS = {
         "rmi",
     ): "`rtbuild cache` shows what is kept, and `rtbuild cache --help` how it shrinks",
     ("inspect", "history"): "`rtbuild audit IMAGE` judges an image, `rtbuild size CELL` measures it",
+    ("completion", "completions"): "the option --install-completion installs it for your shell, "
+    "--show-completion prints it",
     ("why", "error", "fix", "debug"): '`rtbuild diagnose "TEXT"` names the cause of an error',
 }
 COMMANDS = {word: hint for words, hint in _COMMANDS.items() for word in words}

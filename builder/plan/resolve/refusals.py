@@ -20,6 +20,7 @@ from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]
+_NOTHING_SUITS = "no Python and base on record suit all of them"
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
@@ -82,6 +83,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             reasons = list(dict.fromkeys((*_of_machine(found, demand), *reasons)))
         if not found.refused and demanded != demand:
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
+        if reasons == [_NOTHING_SUITS]:
+            reasons = list(_against_the_rest(demand, first)) or reasons
         reasons += unread
         full = _with_full_driver(found, demand, first)
         ways = [*([full] if full is not None else []), *_ways_out(demand, culprits, first)]
@@ -208,13 +211,24 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     """Why the candidates that came closest are refused, each reason once."""
     if not found.refused:
-        return list(_without_candidate(demand)) or ["no Python and base on record suit all of them"]
+        return list(_without_candidate(demand)) or [_NOTHING_SUITS]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     nearest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
     for findings in nearest:
         findings.sort(key=lambda one: one.rule not in OF_MACHINE)
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
+    """What a card or the driver has against the newest release that meets all other demands."""
+    for name, without in demand.parts():
+        if not name.startswith(("--gpu", "--driver")) or (best := first(without, {})) is None:
+            continue
+        cell = replace(best.cell, gpus=demand.gpus)
+        found = check(cell, driver=demand.driver, only=OF_MACHINE, suggest=False)
+        for message in dict.fromkeys(one.message for one in found if one.outcome is Outcome.IMPOSSIBLE):
+            yield f"{', '.join(cell.frameworks)}, the newest for the rest: {message}"
 
 
 def _of_machine(found: Search, demand: Demand) -> Iterator[str]:

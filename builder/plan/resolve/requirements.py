@@ -74,17 +74,27 @@ _FILES = {
 _PLAIN_ENDS = (".txt", ".in", ".yml", ".yaml")
 """The ones that files of all kinds have."""
 _OTHERS = re.compile(
-    r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)\s*"
+    r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)"
+    r"(?:=[\w.*]+)?\s*"
 )
 """A release as conda, npm, docker and people write it: ``torch=2.1``, ``torch@2.1``, ``torch:2.1``."""
 _OF_CUDA = frozenset(("cuda", "cudatoolkit", "pytorch-cuda", "cuda-toolkit", "cuda-version", "cudnn"))
+
+
+def _several(text: str) -> list[str]:
+    """The requirements in a text that has several, with commas between: ``torch==2.1,numpy``."""
+    found = [part for part in re.split(r",\s*(?=[A-Za-z])", text.strip()) if part]
+    try:
+        return [str(Requirement(part)) for part in found] if len(found) > 1 else []
+    except ValueError:
+        return []
 
 
 def _as_in(text: str) -> str:
     """What was probably meant by a text that is no requirement."""
     other = _OTHERS.fullmatch(text)
     if other is None:
-        return _AS_IN
+        return f"did you mean {' '.join(several)}?" if (several := _several(text)) else _AS_IN
     if canonical(other["name"]) in _OF_CUDA:
         return (
             "a framework's build brings its CUDA and cuDNN: name the build, as in 'torch==2.1.0+cu121'; "

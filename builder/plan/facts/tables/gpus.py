@@ -22,7 +22,7 @@ _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 _CAPABILITY = re.compile(
     r"(?:sm|compute|cc)[_ ]?(\d{1,2})[.,]?(\d)[af]?|(\d{1,2})[.,](\d)|(\d)(\d)", re.IGNORECASE
 )
-_COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z])")
+_COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z]|\d{3,4}\b)")
 """How many there are, before a name: ``8x H100``."""
 _CONNECTED = re.compile(r"(?:sxm\d?|pcie|nvl)$")
 
@@ -75,6 +75,8 @@ def _without_series(words: str) -> GpuRow | None:
     return _longest(f"RTX {words}")[0] if re.match(r"a\d{4}\b", words) else _longest(words)[0]
 
 
+_NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
+"""What people type for no card by name."""
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
     "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
@@ -90,6 +92,10 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     terms of the ``option`` that was given, if no table has it.
     """
     row = card_of(text) if alike else None
+    several = [part for part in re.split(r"\s*(?:[,;|+&/]|\band\b|\bor\b)\s*", text) if part]
+    if len(several) > 1 and row is not None and not _CAPABILITY.fullmatch(text.strip()):
+        ways = " ".join(f"{option} '{part}'" for part in several)
+        raise UsageError(f"{option} {text} names several cards", hint=f"one option for each: {ways}")
     names = _meant(text)
     if len({_known().capabilities[name] for name in names}) > 1:
         told = "`nvidia-smi -L` prints its name in full"
@@ -153,6 +159,8 @@ def _way_on(option: str, text: str) -> str:
     if _JETSON.search(text):
         like = f"as in {option} 5.3 --platform linux/arm64"
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
+    if text.strip().lower() in _NO_CARD:
+        return f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none`"
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"

@@ -216,3 +216,23 @@ def test_an_old_card_is_not_taken_for_another_series(name: str) -> None:
 def test_a_misspelt_card_is_asked_about(typed: str, meant: str) -> None:
     assert meant in near_names(typed)
     assert "RTX500-Ada" not in near_names(typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("RTX 3090, RTX 4090", "--gpu 'RTX 3090' --gpu 'RTX 4090'"),
+        ("A100 and H100", "--gpu 'A100' --gpu 'H100'"),
+        ("T4/L4", "--gpu 'T4' --gpu 'L4'"),
+        ("auto", "is taken without --gpu"),
+        ("cpu", "`cuda: none`"),
+    ],
+)
+def test_several_cards_and_none_are_told_how_they_are_written(text: str, way: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        named_card("--gpu", text)
+    assert way in str(raised.value.hint)
+
+
+def test_how_many_cards_there_are_does_not_matter() -> None:
+    assert named_card("--gpu", "2x3090") == named_card("--gpu", "4 x RTX 3090") == "RTX3090"

@@ -454,3 +454,13 @@ def test_of_a_branch_of_drivers_the_release_is_named_that_its_full_number_lets_r
     )
     demand = demanded("jax", driver="520")
     assert "of its branch" not in nothing(demand, search(demand), None).message
+
+
+def test_a_card_is_told_against_the_newest_release_of_an_old_python() -> None:
+    """Each two of the three go together: PyTorch for Python 3.7 ends with 1.13."""
+    demand = demanded("torch", gpus=("RTX5090",), python="3.7")
+    reasons = nothing(demand, search(demand), None).reasons
+    assert reasons[0] == (
+        "torch==1.13.1, the newest for the rest: CUDA 11 serves compute capability 3.5 to 9.0; RTX5090 has "
+        "12.0"
+    )
