@@ -128,7 +128,8 @@ def _program() -> int:
                 return failed(message, value, 2)
         where = getattr(context, "command_path", "rtbuild")
         options = f", `{where} --help` what this one takes" * (where != "rtbuild")
-        return failed(message, f"`rtbuild --help` lists commands{options}", 2)
+        usual = f"`rtbuild --help` lists commands{options}"
+        return failed(message, elsewhere.divided_size(message) or usual, 2)
     return result if isinstance(result, int) else 0
 
 

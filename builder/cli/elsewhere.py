@@ -1,5 +1,6 @@
 """Words and switches of other tools, and what rtbuild has in their place: pip's, conda's, docker's."""
 
+import re
 from collections.abc import Sequence
 
 _INDEX = (
@@ -72,6 +73,8 @@ _COMMANDS = {
         "rmi",
     ): "`rtbuild cache` shows what is kept, and `rtbuild cache --help` how it shrinks",
     ("inspect", "history"): "`rtbuild audit IMAGE` judges an image, `rtbuild size CELL` measures it",
+    ("completion", "completions"): "the option --install-completion installs it for your shell, "
+    "--show-completion prints it",
     ("why", "error", "fix", "debug"): '`rtbuild diagnose "TEXT"` names the cause of an error',
 }
 COMMANDS = {word: hint for words, hint in _COMMANDS.items() for word in words}
@@ -84,6 +87,12 @@ VALUES = {
     )
 }
 """What there is in the place of a value that a parameter does not take: `export --format compose`."""
+
+
+def divided_size(message: str) -> str | None:
+    """What to type for ``--prune 20 GB``, by the parser's words for the second of them; None for others."""
+    found = re.search(r"unexpected extra argument\(?s?\)? \(([KMGT]i?B?|bytes)\)", message, re.IGNORECASE)
+    return f"a size is one word, as in --prune 20{found[1]}" if found is not None else None
 
 
 def hint(words: Sequence[str], option: str | None) -> str | None:

@@ -21,6 +21,8 @@ from builder.image.engine import Engine, EngineFacts, StoredImage, without_engin
 from builder.plan.matrix import matches
 from builder.release.colab import LaunchPlan, Machine, Wish, plan, verdict_exit
 from builder.sources.net import ca_bundle, proxies
+from builder.sources.oci import CELL_LABEL
+from builder.verify.runner import PROBE_PATH
 
 _LISTS = "`rtbuild list` shows the cells, `docker images` the images here"
 _SECONDS_TO_STOP = 10
@@ -39,6 +41,8 @@ def start(
     try:
         with Engine.connect(context=context) as engine:
             stored = find_image(image, matrices, engine, pull=not dry_run)
+            if wish.get("mode") == "verify":
+                _refuse_without_probe(stored, engine)
             machine = _machine(engine.client_command, engine.facts())
             image, colab = stored.reference, is_colab(stored)
     except MissingToolError as lacking:
@@ -105,6 +109,19 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
+
+
+def _refuse_without_probe(stored: StoredImage, engine: Engine) -> None:
+    """UsageError for an image that rtbuild did not make, and how the probe runs in it all the same."""
+    if stored.label(CELL_LABEL) or engine.read_file(stored.reference, PROBE_PATH) is not None:
+        return
+    name = shlex.quote(stored.reference)
+    raise UsageError(
+        f"{stored.reference} has no cudnn-verify: rtbuild did not make it",
+        hint="`rtbuild probe -o cudnn-verify` writes it, and Python 3.6 or newer of the image runs it: "
+        f"docker run --rm --gpus all -v $PWD/cudnn-verify:/cudnn-verify:ro --entrypoint python3 {name} "
+        "/cudnn-verify",
+    )
 
 
 def _unseen(name: str, matrices: list[Path] | None, *, jupyter: bool) -> tuple[str, bool]:

@@ -117,7 +117,8 @@ def matrix_paths(given: list[Path]) -> list[Path]:
     if not paths:
         raise UsageError(
             "no matrix file given, and there is no matrices/*.yaml here",
-            hint="`rtbuild init torch` writes a first one; or name a file: rtbuild list path/to/matrix.yaml",
+            hint="`rtbuild init torch` writes a first one; or name a file behind the command: "
+            "path/to/matrix.yaml",
         )
     return list(dict.fromkeys(paths))
 

@@ -51,6 +51,50 @@ def first_card(words: "list[str]", known: KnownCards) -> "tuple[str | None, list
     return None, words
 
 
+def meant_by(text: str, known: KnownCards) -> "list[str]":
+    """The joined words of all known names that a text may mean.
+
+    NVIDIA used numbers again: ``RTX 6000`` is the Quadro of Turing, the RTX 6000 Ada or the RTX PRO 6000. A
+    word for the generation decides, and Quadro, which no card since Ampere is called
+    (https://developer.nvidia.com/cuda-gpus).
+    """
+    words = words_of(text)
+    told = [known.generations[word] for word in words if word in known.generations]
+    plain = [word for word in words if word not in known.generations]
+    for count in range(len(plain), 0, -1):
+        short = "".join(plain[:count])
+        names = [name for name in known.capabilities if short in _short_names(name, known)]
+        if short.isalpha() and len(short) > 3 and short not in known.capabilities:
+            names += [
+                name for name in known.capabilities if name not in names and _core(name).startswith(short)
+            ]
+        names = [name for name in names if all(known.capabilities[name] in served for served in told)]
+        if "pro" in words:  # RTX 6000 Pro
+            names = [name for name in names if "pro" in name] or names
+        if names:
+            quadro = "quadro" in text.lower() and short in names
+            return [short] if quadro else names
+    return []
+
+
+def is_ambiguous(text: str, known: KnownCards) -> bool:
+    """Whether a name stands for cards of several compute capabilities."""
+    return len({known.capabilities[name] for name in meant_by(text, known)}) > 1
+
+
+def _core(name: str) -> str:
+    """``titanx`` of ``gtxtitanx``: a name without the series before it."""
+    return re.sub(r"^[gr]tx(?=[a-z])", "", name)
+
+
+def _short_names(name: str, known: KnownCards) -> "set[str]":
+    """What people write for a name: less the generation, ``PRO`` and ``SFF``, the series, all letters."""
+    generations = "|".join(known.generations)
+    plain = re.sub(rf"pro(?=\d)|(?:sff)?(?:{generations})$", "", name)
+    number = re.sub(r"^[a-z]+(?=\d{3})", "", plain)
+    return {name, plain, _core(name), _core(plain), re.sub(r"^rtx(?=pro)", "", name), number}
+
+
 def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
     """``(name as written, its joined words)`` of each known card that a text names, in its order."""
     end = 0
@@ -63,6 +107,8 @@ def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
         if name is None or (len(name) < 3 and not begin.group("brand") and name not in known.short):
             continue
         after = text[begin.start() + len(written) :]
+        if is_ambiguous(written, known):
+            continue
         if not rest and re.match(r" ?(?:\.\.\.|…)", after) and not _alike(name, known):
             continue
         end = begin.start() + len(written)

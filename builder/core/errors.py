@@ -169,6 +169,12 @@ class PackageIndexError(CellError):
     """A package index did not give what was asked, or gave a file whose hash differs."""
 
 
+class IndexSilentError(PackageIndexError):
+    """A package index or an archive gave no answer: unreachable, too many requests, a problem of its own."""
+
+    exit_code = 5
+
+
 class NoSolutionError(PackageIndexError):
     """The index answered, and no set of its wheels satisfies the requirements."""
 

@@ -24,7 +24,7 @@ import requests
 
 from builder.core import resources
 from builder.core.documents import redact, shown
-from builder.core.errors import CellError, MissingToolError, PackageIndexError
+from builder.core.errors import CellError, IndexSilentError, MissingToolError, PackageIndexError
 from builder.core.files import locked, read_cached, write_cached
 from builder.core.model import Deb, RootfsBase
 from builder.sources.net import Client, Download, authorities, proxies, remedy, together
@@ -37,6 +37,7 @@ _HINTS = {
     "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
 }
 """Remedies by apt's own words; the first that fits counts."""
+_SILENT = r"Failed to fetch (?!.*\s4\d\d\s)|Could not (?:connect|resolve)|Temporary failure|Connection (?:failed|timed out)"
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 """https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
@@ -208,7 +209,8 @@ class Apt:
         wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
         lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
         hint = remedy(said) or next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
-        return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+        kind = IndexSilentError if re.search(_SILENT, said) else PackageIndexError
+        return kind("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
 
 
 def _own_authorities(options: Sequence[str]) -> Iterator[str]:

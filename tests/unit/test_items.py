@@ -481,7 +481,7 @@ def test_a_cell_that_is_checked(
     assert code == 1
     assert (rows[first.id]["answer"], rows[second.id]["answer"]) == ("unknown", "possible")
     assert rows[first.id]["findings"][0]["rule"] == checking.FAULT
-    assert rows[first.id]["unproven"] == "the cell could not be judged"
+    assert rows[first.id]["files_unread"] == "the cell could not be judged"
 
 
 @each_exception

@@ -9,7 +9,8 @@ from builder import __version__
 from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
-from builder.core.errors import NotKnownError, UsageError
+from builder.core.errors import CellError, MissingToolError, NotKnownError, RegistryError, UsageError
+from builder.image.engine import Engine
 from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
 from builder.release.audit import audit as ask
 from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry
@@ -64,12 +65,30 @@ def audit(
         max_age=opt.age(max_age),
         at_least=moment,
     )
-    found = ask(Registry.from_user(opt.mirrors(mirror)), image, question)
+    try:
+        found = ask(Registry.from_user(opt.mirrors(mirror)), image, question)
+    except RegistryError as problem:
+        if _is_here(image):
+            here = (
+                "this machine's engine has an image of that name, and no evidence about it, which lies in a "
+                f"registry: `rtbuild run {image} --verify` probes it here"
+            )
+            problem.hint = "; ".join(filter(None, (problem.hint, here)))
+        raise
     if json_:
         print_json(document(found))
     else:
         show(*page(found, Terminal.of(stream=sys.stdout)))
     return 0 if found.works else NotKnownError.exit_code if found.should else 1
+
+
+def _is_here(image: str) -> bool:
+    """Whether this machine has an engine, and that an image of the name."""
+    try:
+        with Engine.connect() as engine:
+            return engine.inspect(image) is not None
+    except (MissingToolError, CellError):
+        return False
 
 
 def _verifier(

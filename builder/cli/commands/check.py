@@ -240,11 +240,11 @@ def _document(
         {
             "id": cell.id,
             "matrix": cell.matrix,
-            "outcome": Outcome.of(found[cell]).old_name,
+            "outcome": Outcome.of(found[cell]).value,
             "answer": Outcome.of(found[cell]).answer,
             "findings": [f.as_json() for f in found[cell]],
-            "proven": unproven[cell] is None,
-            **({"unproven": why} if (why := unproven[cell]) is not None else {}),
+            "files_read": unproven[cell] is None,
+            **({"files_unread": why} if (why := unproven[cell]) is not None else {}),
         }
         for cell in cells
     ]

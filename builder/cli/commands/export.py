@@ -57,7 +57,7 @@ def _asking(extra: tuple[str, ...]) -> Place:
             return index().place(file)
         except PackageIndexError as problem:
             hint = f"{problem.hint}; without a network: --offline, or --format requirements"
-            raise PackageIndexError(problem.message, hint=hint) from problem
+            raise type(problem)(problem.message, hint=hint) from problem
 
     return place
 

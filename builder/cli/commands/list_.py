@@ -11,6 +11,7 @@ from builder.cli.console import counted, print_json, say, show
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.model import Cell
+from builder.plan.facts.rules import cuda_of
 from builder.plan.facts.tables import load
 
 _Told = TypeVar("_Told")
@@ -79,6 +80,7 @@ def describe(cell: Cell) -> dict[str, Any]:
         "suggested_suites": list(load().suggested_suites(cell)),
         "gpus": list(cell.gpus),
         "variant": cell.variant,
+        "cuda_version": cuda_of(cell),
     }
 
 
@@ -112,5 +114,7 @@ def _job_matrices(
 
 def _row(cell: Cell, *, reasons: Mapping[Cell, str], width: int) -> str:
     reason = reasons.get(cell)
-    mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
+    cuda = cuda_of(cell)
+    of = f"{cell.base}, CUDA {cuda}" if cuda is not None else str(cell.base)
+    mark, tail = ("*", of) if reason is None else ("-", reason)
     return f"  {mark} {cell.id:<{width}}  {tail}"

@@ -1,5 +1,6 @@
 """``rtbuild outdated``: what has appeared or gone since cells were locked."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -73,10 +74,12 @@ def _is_matrix(text: str) -> bool:
 def _of_matrix(
     cells: Sequence[Cell], matrix: Matrix, today: Today, hints: list[str | None]
 ) -> Iterator[tuple[str, Outdated]]:
-    """Each cell by its id; ``hints`` gets the command that locks those without a lock."""
+    """Each cell by its id; ``hints`` gets the commands that lock those without a lock, and that take what is
+    a matter of security.
+    """
     if not cells:
         return
-    locks = Locks([matrix])
+    locks, security = Locks([matrix]), dict[str, None]()
     for cell in cells:
         try:
             (pinned,) = locks.fresh([cell])
@@ -84,7 +87,13 @@ def _of_matrix(
             yield cell.id, Outdated(changes=(), unknown=(problem.message,))
         else:
             say(f"{cell.id}: asking what is newer")
-            yield cell.id, today.of_lock(pinned)
+            told = today.of_lock(pinned)
+            security |= dict.fromkeys(one.name for one in told.changes if one.kind == "security")
+            yield cell.id, told
+    if security:
+        names = " ".join(f"--upgrade-only {shlex.quote(name)}" for name in security)
+        path = shlex.quote(str(matrix.path))
+        hints.append(f"the security updates alone, with what they force: `rtbuild lock {path} {names}`")
     try:
         locks.fresh(cells)
     except StaleLockError as problem:

@@ -30,7 +30,8 @@ def resolve(
         "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
-        "--requirement, -r FILE: A requirements.txt, or a Dockerfile's `pip install` lines; may be repeated."
+        "--requirement, -r FILE: A requirements.txt, `pip list`'s table, or a Dockerfile's `pip install` "
+        "lines; may be repeated."
     ),
     pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
     pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, by version."),
@@ -186,7 +187,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         "platform": demand.built_for,
         "proposals": [
             {
-                "outcome": one.outcome.old_name,
+                "outcome": one.outcome.value,
                 "answer": one.outcome.answer,
                 "resolved": one.unasked is None,
                 **(
@@ -194,8 +195,8 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                     if one.unasked is None
                     else {"reason": one.unasked}
                 ),
-                "proven": one.unasked is None and one.unproven is None,
-                **({"unproven": one.unproven} if one.unasked is None and one.unproven is not None else {}),
+                "files_read": one.unasked is None and one.unproven is None,
+                **({"files_unread": one.unproven} if one.unasked is None and one.unproven else {}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
                 "sources": list(one.sources),
                 "findings": [finding.as_json() for finding in one.findings],

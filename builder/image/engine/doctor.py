@@ -1,5 +1,6 @@
 """Checks of this machine, each with its remedy. Looks, and changes nothing."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -49,7 +50,11 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
         _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
         _tried("sandbox", _sandbox, "for sources, and --engine none"),
     ]
-    return [*checks, _disk("cache disk", str(cache), free, 10, remedy), *tools, *gpu]
+    disk = _disk("cache disk", str(cache), free, 10, remedy)
+    if existing is None or not os.access(existing, os.W_OK):
+        way = "set RTBUILD_CACHE to a folder that can"
+        disk = DoctorCheck("cache disk", "failed", f"{cache} cannot be written", way)
+    return [*checks, disk, *tools, *gpu]
 
 
 def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:

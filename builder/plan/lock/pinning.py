@@ -94,7 +94,7 @@ def pin(
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(BaseTruth.LABELS)})"
-        raise PackageIndexError(problem.message, hint=hint) from problem
+        raise type(problem)(problem.message, hint=hint) from problem
     ReadingCache().keep_failure(cell, None)
     _refuse_stubs(wheels)
     if moves and not isinstance(moves, bool):

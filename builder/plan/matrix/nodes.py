@@ -125,7 +125,8 @@ def read(path: Path) -> tuple[str, Problems]:
         raise UsageError(f"no matrix file {path}", hint=_neighbours(path)) from error
     except (OSError, MalformedError) as error:
         reason = "it is a directory" if path.is_dir() else getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read the matrix file {path}: {reason}") from error
+        hint = f"its files, each by its name: {path}/*.yaml" if path.is_dir() else None
+        raise UsageError(f"cannot read the matrix file {path}: {reason}", hint=hint) from error
     content = data.removeprefix(codecs.BOM_UTF8)
     text = content.decode(errors="replace")
     problems = Problems(path, text)

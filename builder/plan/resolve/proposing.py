@@ -168,10 +168,16 @@ def propose(
 
 @contextmanager
 def _told_elsewhere(asked: Wishes) -> Iterator[None]:
-    """A refusal gets a line for each copy of such a release that lies on no package index."""
+    """A refusal gets a line for each package that is asked for twice, and for each copy of such a release
+    that lies on no package index.
+    """
     try:
         yield
     except NothingPossibleError as none:
+        if asked.clashes:
+            first, *more = none.message.splitlines()
+            none.reasons = (*asked.clashes, *none.reasons)
+            none.message = "\n".join((first, *(f"  {clash}" for clash in asked.clashes), *more))
         rows = {
             row: str(row.source)
             for wish in asked.wishes

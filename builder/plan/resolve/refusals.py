@@ -20,6 +20,7 @@ from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]
+_NOTHING_SUITS = "no Python and base on record suit all of them"
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
@@ -31,10 +32,14 @@ class WayOut:
     given_up: tuple[str, ...]
     another_version: bool
     proposal: Proposal
+    driver: str | None = None
+    """The full version, in place of a branch: it or a newer one of that branch."""
 
     def __str__(self) -> str:
         cell, names = self.proposal.cell, " and ".join(self.given_up)
         kept = f"another version in place of {names}" if self.another_version else f"without {names}"
+        if self.driver is not None:
+            kept = f"with --driver {self.driver}, or a newer one of its branch (nvidia-smi prints it)"
         arm = ", linux/arm64" if cell.platform == "linux/arm64" else ""
         return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}"
 
@@ -44,6 +49,7 @@ class WayOut:
         return {
             "given_up": list(self.given_up),
             "another_version": self.another_version,
+            **({"driver": self.driver} if self.driver is not None else {}),
             "cell": cell.inputs() | {"gpus": list(cell.gpus)},
         }
 
@@ -73,10 +79,15 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             head = f"possible for {'all of ' * (len(parts) > 1)}{', '.join(parts)}"
             head += " with what is asked for beside" * bool(demand.companions)
         reasons = _reasons(asked, demanded)
+        if demanded != demand:  # what is impossible on any machine may have no other on this one
+            reasons = list(dict.fromkeys((*_of_machine(found, demand), *reasons)))
         if not found.refused and demanded != demand:
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
+        if reasons == [_NOTHING_SUITS]:
+            reasons = list(_against_the_rest(demand, first)) or reasons
         reasons += unread
-        ways = list(_ways_out(demand, culprits, first))
+        full = _with_full_driver(found, demand, first)
+        ways = [*([full] if full is not None else []), *_ways_out(demand, culprits, first)]
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
         lines += [
@@ -122,6 +133,22 @@ def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator
             yield from other
         elif without.frameworks and (left := first(without, {})) is not None:
             yield WayOut(given_up=(name,), another_version=False, proposal=left)
+
+
+def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | None:
+    """The cell for the oldest driver of a bare branch that is known to do; None if none is in question."""
+    branch = demand.driver
+    if branch is None or "." in branch:
+        return None
+    judged = (check(cell, driver=branch, only=OF_MACHINE, suggest=False) for cell in found.refused)
+    findings = (one for findings in judged for one in findings if one.outcome is Outcome.UNKNOWN)
+    numbers = {v.text for one in findings for v in one.values if v.text.startswith(f"{branch}.")}
+    for number in sorted(numbers, key=key):
+        if (proposal := first(replace(demand, driver=number), {})) is not None:
+            return WayOut(
+                given_up=(f"--driver {branch}",), another_version=False, proposal=proposal, driver=number
+            )
+    return None
 
 
 def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:
@@ -184,11 +211,32 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     """Why the candidates that came closest are refused, each reason once."""
     if not found.refused:
-        return list(_without_candidate(demand)) or ["no Python and base on record suit all of them"]
+        return list(_without_candidate(demand)) or [_NOTHING_SUITS]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     nearest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
+    for findings in nearest:
+        findings.sort(key=lambda one: one.rule not in OF_MACHINE)
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
+    """What a card or the driver has against the newest release that meets all other demands."""
+    for name, without in demand.parts():
+        if not name.startswith(("--gpu", "--driver")) or (best := first(without, {})) is None:
+            continue
+        cell = replace(best.cell, gpus=demand.gpus)
+        found = check(cell, driver=demand.driver, only=OF_MACHINE, suggest=False)
+        for message in dict.fromkeys(one.message for one in found if one.outcome is Outcome.IMPOSSIBLE):
+            yield f"{', '.join(cell.frameworks)}, the newest for the rest: {message}"
+
+
+def _of_machine(found: Search, demand: Demand) -> Iterator[str]:
+    """What card and driver have against the candidates that came closest; nothing if not against all."""
+    judged = [check(cell, driver=demand.driver, only=OF_MACHINE, suggest=False) for cell in found.refused]
+    refused = [[one for one in findings if one.outcome is Outcome.IMPOSSIBLE] for findings in judged]
+    if all(refused):
+        yield from dict.fromkeys(one.message for findings in refused[:3] for one in findings)
 
 
 def _without_candidate(demand: Demand) -> Iterator[str]:

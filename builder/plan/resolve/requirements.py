@@ -10,6 +10,7 @@ https://docs.docker.com/reference/dockerfile/, https://nbformat.readthedocs.io/
 
 import codecs
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from packaging.version import Version
 
 from builder.core.documents import CONTROL, parse_json, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, canonical, holds
+from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, apart, canonical, holds
 from builder.plan.facts.tables import load
 from builder.sources.index import MACHINES, environment, wheel_name
 
@@ -73,17 +74,27 @@ _FILES = {
 _PLAIN_ENDS = (".txt", ".in", ".yml", ".yaml")
 """The ones that files of all kinds have."""
 _OTHERS = re.compile(
-    r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)\s*"
+    r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)"
+    r"(?:=[\w.*]+)?\s*"
 )
 """A release as conda, npm, docker and people write it: ``torch=2.1``, ``torch@2.1``, ``torch:2.1``."""
 _OF_CUDA = frozenset(("cuda", "cudatoolkit", "pytorch-cuda", "cuda-toolkit", "cuda-version", "cudnn"))
+
+
+def _several(text: str) -> list[str]:
+    """The requirements in a text that has several, with commas between: ``torch==2.1,numpy``."""
+    found = [part for part in re.split(r",\s*(?=[A-Za-z])", text.strip()) if part]
+    try:
+        return [str(Requirement(part)) for part in found] if len(found) > 1 else []
+    except ValueError:
+        return []
 
 
 def _as_in(text: str) -> str:
     """What was probably meant by a text that is no requirement."""
     other = _OTHERS.fullmatch(text)
     if other is None:
-        return _AS_IN
+        return f"did you mean {' '.join(several)}?" if (several := _several(text)) else _AS_IN
     if canonical(other["name"]) in _OF_CUDA:
         return (
             "a framework's build brings its CUDA and cuDNN: name the build, as in 'torch==2.1.0+cu121'; "
@@ -137,6 +148,8 @@ class Wishes:
     python: str | None = None
     """A set of Pythons, as in ``>=3.9``."""
     notes: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
+    """What was asked for twice, so that no version is both."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
@@ -220,7 +233,20 @@ class Wishes:
                 places = dict.fromkeys((before.place, wish.place))
                 wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
             found[key] = wish
-        return replace(self, wishes=list(found.values()))
+        return replace(self, wishes=list(found.values()), clashes=self._clashes())
+
+    def _clashes(self) -> list[str]:
+        """Each package whose requirements under one marker no version satisfies, with all their places."""
+        mine: dict[tuple[str, str], list[NamedRequirement]] = {}
+        for wish in self.wishes:
+            mine.setdefault((wish.name, str(wish.parsed.marker or "")), []).append(wish)
+        said = []
+        for wishes in mine.values():
+            pairs = itertools.combinations(wishes, 2)
+            if any(apart(one.parsed.specifier, two.parsed.specifier) for one, two in pairs):
+                named = " and ".join(dict.fromkeys(f"{wish} ({wish.place})" for wish in wishes))
+                said.append(f"{named}: no version is {'both' if len(wishes) == 2 else 'all of these'}")
+        return said
 
     def once(self) -> Self:
         """Of several requirements on one package in a notebook the last, as pip has it."""
@@ -310,6 +336,9 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         _dockerfile(path, text, found)
         return
     _refuse_other(path, text)
+    if (head := _PIP_LIST.search(text)) is not None:
+        _pip_list(path, text, text.count("\n", 0, head.end()) + 1, found)
+        return
     for number, line in _logical_lines(text):
         _line(
             line,
@@ -317,6 +346,25 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
             found,
             lambda name: _requirements(path.parent / name, found, (*above, resolved), left),
         )
+
+
+_PIP_LIST = re.compile(r"^Package +Version(?: +[^\n]*)?\r?\n-+ +-+[- ]*$", re.MULTILINE)
+_NOT_FROZEN = frozenset(("pip", "setuptools", "wheel", "distribute"))
+
+
+def _pip_list(path: Path, text: str, after: int, found: Wishes) -> None:
+    """The packages of ``pip list``'s table, as ``pip freeze`` has them: less pip and what it builds with.
+
+    https://pip.pypa.io/en/stable/cli/pip_list/, https://pip.pypa.io/en/stable/cli/pip_freeze/
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        name, version, *more = [*line.split(), "", ""][:3] if number > after else ("", "")
+        if not re.fullmatch(r"\w[\w.-]* [\w.+!-]+", f"{name} {version}"):
+            continue  # what a console prints beside
+        if more[0]:
+            found.leave_out(line, f"{path}:{number}")
+        elif canonical(name) not in _NOT_FROZEN:
+            found.add(f"{name}=={version}", f"{path}:{number}")
 
 
 def add_line(line: str, place: str, path: Path, found: Wishes) -> None:

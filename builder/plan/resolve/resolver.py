@@ -22,13 +22,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
-from builder.core.versions import canonical, name_pattern, pinned, release, requirement, without_marker
+from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, distinct, search
+from builder.plan.resolve.solve import Demand, Proposal, asked_once, distinct, search
 from builder.sources.index import Index, LocalWheel, SdistContents, Target, page, sdist_contents
 
 QUESTIONS = 40
@@ -40,6 +40,9 @@ MOST = 60
 PROOFS = 8
 """Sets of wheels whose files are read at most, until one stands. A set takes seconds, and minutes on a slow
 line."""
+OF_NUMPY = ("numpy", "package-numpy")
+_BY_VERSIONS = tuple(rule for rule in OF_SET if rule not in {"links", "imports"})
+"""Rules of a set that the versions of its wheels answer, without their files."""
 _AT_ONCE = 4
 _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
@@ -101,7 +104,7 @@ def prove(
             answers = pool.map(lambda one: solved(one, index, demand.driver), batch)
             pairs = zip(batch, answers, strict=True)
             for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
-                answer = files.judged(found)
+                answer = files.safest(found, demand.driver)
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
@@ -109,6 +112,7 @@ def prove(
                 refused[answer] = None
                 if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
                     queue = [other for other in queue if other.cell.index != one.cell.index]
+    standing.sort(key=lambda one: not one.possible)  # what is known to be possible comes first
     if standing:
         # what the resolver was asked about comes first; of the rest, only what is better keeps a place
         unasked = [one for one in unasked if place[one.cell] < place[standing[0].cell]]
@@ -131,13 +135,27 @@ class _Files:
         """Whether of further sets nobody would know that they are any better than those that were refused."""
         return self.read == PROOFS and not self.stands
 
+    def safest(self, answer: Answer, driver: str | None) -> Proposal | str:
+        """As :meth:`judged`; with NumPy 1 where only NumPy 2 leaves it unknown."""
+        found = self.judged(answer)
+        first = _with_numpy_1(found) if isinstance(found, Proposal) else None
+        if first is None:
+            return found
+        other = self.judged(solved(first, self.index, driver))
+        return other if isinstance(other, Proposal) and other.possible else found
+
     def judged(self, answer: Answer) -> Proposal | str:
         """The proposal, with what is known of its wheels; or why these cannot work together."""
         if isinstance(answer, str) or not answer[1]:
             return answer if isinstance(answer, str) else answer[0]
         proposal, wheels = answer
         if self.stands:
-            return replace(proposal, unproven="the wheels of the first were read")
+            found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
+            refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+            if refused is not None:
+                return broken_set(refused)
+            kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
+            return replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
@@ -147,7 +165,7 @@ class _Files:
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
             return broken_set(refused)
-        self.stands = True
+        self.stands = Outcome.of(found).is_possible
         return replace(
             proposal,
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
@@ -181,6 +199,27 @@ def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[
     )
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)
+
+
+def _with_numpy_1(proposal: Proposal) -> Proposal | None:
+    """The proposal with a NumPy that is safe, where only that leaves it unknown; None if it is not so."""
+    open_ = [one for one in proposal.findings if one.outcome is Outcome.UNKNOWN]
+    if not open_ or any(one.rule not in OF_NUMPY for one in open_):
+        return None
+    cell = on_numpy_1(proposal.cell)
+    kept = tuple(one for one in proposal.findings if one.rule not in OF_NUMPY)
+    return replace(proposal, cell=cell, findings=kept) if cell is not None else None
+
+
+def on_numpy_1(cell: Cell) -> Cell | None:
+    """The cell with ``numpy<2``; None if it asks for that, or may not have it."""
+    asked = [parsed for parsed in map(requirement, cell.pip) if parsed and canonical(parsed.name) == "numpy"]
+    first = SpecifierSet("<2")
+    if any("<2" in map(str, parsed.specifier) for parsed in asked):
+        return None
+    if any(apart(parsed.specifier, first) for parsed in asked):
+        return None
+    return replace(cell, pip=asked_once(cell.pip, ("numpy<2",)))
 
 
 def _bytes(wheels: Sequence[Wheel]) -> int | None:

@@ -18,25 +18,23 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.errors import CellError, FaultError, NotKnownError, PackageIndexError
 from builder.core.items import item
-from builder.core.model import Cell, Wheel
+from builder.core.model import Wheel
 from builder.core.versions import (
-    apart,
     canonical,
     key,
     lower_bound,
     name_pattern,
     pinned,
     release,
-    requirement,
     without_marker,
 )
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.rules import Finding, Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.resolver import SECONDS, Answer, lacking, reason, solved
+from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, lacking, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -59,7 +57,6 @@ _COMPILED = (
     "the Debian packages of its build"
 )
 PYTHONS_OWN = "it is a module of Python itself, and no package"
-_OF_NUMPY, _NUMPY_1 = ("numpy", "package-numpy"), "numpy<2"
 _Suits = Callable[[Proposal], bool]
 _BROUGHT_BACK = 60
 """Questions about what gave way, on each Python."""
@@ -207,7 +204,7 @@ def _way(
     def ask(proposal: Proposal) -> NearestDemand | None:
         try:
             with item(proposal.cell.id):
-                return _loosened(proposal, demand=wider, index=index, until=until)
+                return _loosened(proposal, demand=wider, index=index, until=until, moved=bool(changes))
         except CellError as problem:
             problems.append(problem)
             return None  # the others may have an answer
@@ -380,9 +377,13 @@ def _minors_apart(python: str, there: Set[str]) -> int:
 
 
 def _loosened(
-    proposal: Proposal, *, demand: Demand, index: Index | None, until: float
+    proposal: Proposal, *, demand: Demand, index: Index | None, until: float, moved: bool
 ) -> NearestDemand | None:
-    """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name."""
+    """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name.
+
+    ``moved``: the framework is another release than asked for, so compiled packages that nobody read beside
+    it move, too.
+    """
     mine = {
         wish.name: wish
         for wish in demand.companions
@@ -398,7 +399,8 @@ def _loosened(
     def ask(other: _Changed) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
-        return _answer(_with(proposal, {**mine, **other}), index, demand.driver, boldly=boldly)
+        tried = _with(proposal, {**mine, **other})
+        return _answer(tried, index, demand.driver, boldly=boldly, moved=moved)
 
     for _ in range(_ON_EACH_PYTHON):
         answer = ask(changed)
@@ -484,15 +486,17 @@ def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> 
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
-def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str]) -> Answer:
+def _answer(
+    proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str], moved: bool
+) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
-    if any(finding.rule in _OF_NUMPY for finding in refused) and _takes_numpy_1(cell):
+    refused += [one for one in findings if moved and _is_unread(one)]
+    if any(finding.rule in OF_NUMPY for finding in refused) and (first := on_numpy_1(cell)) is not None:
         # what code for NumPy 1 lacks, and no other release
-        first = replace(cell, pip=asked_once(cell.pip, (_NUMPY_1,)))
-        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly)
+        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly, moved=moved)
     if refused:
         return "\n".join(finding.message for finding in refused)
     if index is None:
@@ -503,13 +507,9 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     return answer
 
 
-def _takes_numpy_1(cell: Cell) -> bool:
-    """Whether a cell may have NumPy 1 and nothing keeps the resolver from NumPy 2."""
-    asked = [parsed for parsed in map(requirement, cell.pip) if parsed and canonical(parsed.name) == "numpy"]
-    first = SpecifierSet("<2")
-    if any("<2" in map(str, parsed.specifier) for parsed in asked):
-        return False
-    return not any(apart(parsed.specifier, first) for parsed in asked)
+def _is_unread(one: Finding) -> bool:
+    """Whether it is not known what a compiled package's release was compiled for."""
+    return one.rule == "package-known" and one.outcome is Outcome.UNKNOWN
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

@@ -116,6 +116,11 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     command += ["--name", name] if name is not None else []
     command += [] if wish.colab else ["--init"]  # images of the profile colab have one
     command += _gpu(wish, machine, notes)
+    if mode != "jupyter" and wish.port != PORT:
+        notes.append(
+            f"--port {wish.port} is Jupyter's, and {mode} is started: --jupyter starts it in images of the "
+            f"profile colab; --publish {wish.port}:{wish.port} opens a port of another program"
+        )
     if mode == "verify":
         command += [*CONFINED, wish.image, "cudnn-verify"]  # as `rtbuild verify` runs it
         return LaunchPlan(mode=mode, docker=machine.docker, command=tuple(command), notes=tuple(notes))

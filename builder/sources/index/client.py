@@ -23,7 +23,7 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from builder.core.documents import redact
-from builder.core.errors import NoSolutionError, PackageIndexError, RtbuildError
+from builder.core.errors import IndexSilentError, NoSolutionError, PackageIndexError, RtbuildError
 from builder.core.items import WorkSpan
 from builder.core.model import Sdist, Wheel
 from builder.core.versions import canonical
@@ -313,7 +313,7 @@ class Index:
         except requests.RequestException as problem:
             why = explain(problem)
             hint = remedy(why) or "check the network and the proxy variables"
-            raise PackageIndexError(f"{file} from {redact(url)}: {why}", hint=hint) from problem
+            raise IndexSilentError(f"{file} from {redact(url)}: {why}", hint=hint) from problem
         size = response.headers.get("Content-Length", "")
         if response.status_code != 200 or not size.isdigit():
             raise PackageIndexError(

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core import resources
 from builder.core.documents import parse_object, redact, shown
-from builder.core.errors import PackageIndexError
+from builder.core.errors import IndexSilentError
 from builder.core.files import read_cached, write_cached
 from builder.sources.net import Client, explain, remedy
 
@@ -81,14 +81,14 @@ def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
     status, where = response.status_code, f"package index {redact(url)}"
     if status == 403 and "html" in response.headers.get("Content-Type", "").lower():
         hint = "ask who runs the proxy to allow this index, or name a mirror that it allows"
-        raise PackageIndexError(f"{where}: HTTP 403 with a web page, as a proxy refuses", hint=hint)
+        raise IndexSilentError(f"{where}: HTTP 403 with a web page, as a proxy refuses", hint=hint)
     if status in (403, 404, 410):
         return ()  # PyTorch's index answers 403, with S3's XML, for a name it does not carry
     if page is None or status != 304:
         if status != 200:
             hint = "the index has a problem of its own: try again later"
             hint = "credentials belong into the index URL or ~/.netrc" if status == 401 else hint
-            raise PackageIndexError(f"{where}: HTTP {status} {response.reason}", hint=hint)
+            raise IndexSilentError(f"{where}: HTTP {status} {response.reason}", hint=hint)
         page = Page(
             text=response.text,
             content_type=response.headers.get("Content-Type", ""),
@@ -102,13 +102,13 @@ def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
         return parse(page.text, page.content_type, page.url)
     except NotAPageError as problem:
         hint = "is it the address of an index (often ending in /simple)? Does a proxy want a login?"
-        raise PackageIndexError(f"{where} answers with {problem}", hint=hint) from problem
+        raise IndexSilentError(f"{where} answers with {problem}", hint=hint) from problem
 
 
-def unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
+def unanswered(url: str, problem: requests.RequestException) -> IndexSilentError:
     why = explain(problem)
     hint = remedy(why) or "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
-    return PackageIndexError(f"package index {redact(url)}: {why}", hint=hint)
+    return IndexSilentError(f"package index {redact(url)}: {why}", hint=hint)
 
 
 def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:

@@ -25,7 +25,13 @@ from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
 from builder.core.documents import redact
-from builder.core.errors import MissingToolError, NoSolutionError, PackageIndexError, UsageError
+from builder.core.errors import (
+    IndexSilentError,
+    MissingToolError,
+    NoSolutionError,
+    PackageIndexError,
+    UsageError,
+)
 from builder.core.model import Wheel
 from builder.sources.index.target import Target
 from builder.sources.net import authorities, pip_settings, remedy
@@ -147,6 +153,12 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     command = [find_uv_bin(), "pip", "compile", "-", "--offline", "--emit-index-url", "--no-header"]
     command += ["--quiet", "--python", sys.executable, *options]
     done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
+    if (folder := re.search(r"Failed to initialize cache at `([^`]*)`", done.stderr)) is not None:
+        raise MissingToolError(
+            f"uv cannot keep its downloads: the folder {folder[1]} cannot be made or written",
+            hint="name one that you may write to: UV_CACHE_DIR for uv's, RTBUILD_CACHE for rtbuild's own, "
+            "XDG_CACHE_HOME or HOME for both",
+        )
     if done.returncode != 0:
         hint = "see the UV_* variables, uv.toml, and pyproject.toml in this folder"
         raise UsageError(f"uv does not accept its configuration:\n{redact(done.stderr.strip())}", hint=hint)
@@ -261,7 +273,7 @@ def _failure(
         urls = ", ".join(map(redact, settings.all))
         hint = remedy(text) or "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
         hint = f"asked: {urls}; {hint}"
-        return PackageIndexError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
+        return IndexSilentError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
     names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""

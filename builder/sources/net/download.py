@@ -16,7 +16,15 @@ from typing import TypeVar
 import requests
 
 from builder.core.documents import redact, shown
-from builder.core.errors import CancelledError, CellError, MissingToolError
+from builder.core.errors import (
+    CancelledError,
+    CellError,
+    IndexSilentError,
+    MissingToolError,
+    PackageIndexError,
+    RegistryError,
+    RegistrySilentError,
+)
 from builder.core.files import locked
 from builder.sources.net.http import Client, explain, remedy
 
@@ -28,6 +36,10 @@ _WORTH_ANOTHER_TRY = 1 << 20
 """An attempt that received this many bytes does not count towards the limit of attempts."""
 
 
+_SILENT: dict[type[CellError], type[CellError]] = {
+    PackageIndexError: IndexSilentError,
+    RegistryError: RegistrySilentError,
+}
 _CUT_OFF = re.compile(
     "host name is unknown|no network leads there|no connection within|proxy \\S+ did not answer"
 )
@@ -173,6 +185,7 @@ class Download:
         tried = "".join(f"\n  {line}" for line in problems)
         hint = self.hint
         if problems and all(map(_CUT_OFF.search, problems)):
+            kind = _SILENT.get(kind, kind)
             tried += f"\n  missing here: {self.to}"
             hint = (
                 "check the network and the proxy; a machine without a network wants this file brought there"

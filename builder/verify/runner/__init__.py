@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from .probe_run import (
         CONFINED as CONFINED,
         PROBE_FAILED as PROBE_FAILED,
+        PROBE_PATH as PROBE_PATH,
         host_fault as host_fault,
         verify as verify,
     )

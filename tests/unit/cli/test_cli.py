@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,13 @@ from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
 from builder.cli.walking import exit_code, finished
 from builder.core import errors
-from builder.core.errors import UsageError
+from builder.core.errors import (
+    CellError,
+    IndexSilentError,
+    NoSolutionError,
+    RegistrySilentError,
+    UsageError,
+)
 from builder.core.model import Base, Cell, Cuda
 from builder.pipeline import Hooks
 from builder.pipeline.events import CellOutcome, CellResult, Stage
@@ -331,6 +338,19 @@ def test_the_reader_of_a_pipe_may_leave() -> None:
 def test_what_a_run_comes_to(outcomes: list[CellOutcome], require: bool, code: int) -> None:
     results = [CellResult(cell=CELL, outcome=outcome, stage=Stage.VERIFY) for outcome in outcomes]
     assert exit_code(results, require_verified=require) == code
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([IndexSilentError("no answer")], 5),
+        ([IndexSilentError("no answer"), RegistrySilentError("no answer")], 5),
+        ([IndexSilentError("no answer"), NoSolutionError("none")], 1),
+    ],
+)
+def test_a_run_that_got_no_answer_says_nothing_of_its_cells(errors: list[CellError], code: int) -> None:
+    failed = partial(CellResult, cell=CELL, outcome=CellOutcome.FAILED, stage=Stage.LOCK)
+    assert exit_code([failed(error=error) for error in errors]) == code
 
 
 def test_mirrors_on_the_command_line_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,9 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "--offline", "torch 2.1"), "did you mean torch==2.1?"),
         (("resolve", "--offline", "torch=2.1"), "did you mean torch==2.1?"),
         (("resolve", "--offline", "torch@2.1.*"), "did you mean torch==2.1.*?"),
+        (("resolve", "--offline", "torch=2.1=py3.10_cuda12.1_cudnn8"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "torch==2.1,numpy"), "did you mean torch==2.1 numpy?"),
+        (("completion",), "--install-completion"),
         (("resolve", "--offline", "torch:2.1"), "did you mean torch==2.1?"),
         (("resolve", "--offline", "pytorch==2.1"), "did you mean torch==2.1?"),
         (("resolve", "--offline", "cudatoolkit=11.8", "torch"), "torch==2.1.0+cu121"),
@@ -68,6 +71,7 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
         (("export", "torch", "--format", "compose"), "devcontainer.json"),
         (("export", "--format=docker-compose.yml", "torch"), "devcontainer.json"),
+        (("cache", "--prune", "20", "GB"), "--prune 20GB"),
         (("resolve", "-r", "require.txt"), "has requirements-gpu.txt"),
     ],
 )

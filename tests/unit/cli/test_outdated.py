@@ -16,7 +16,7 @@ from rtbuild_command import called
 from builder.cli.commands import outdated as module
 from builder.core import resources
 from builder.core.errors import UsageError
-from builder.plan.lock import Outdated, file
+from builder.plan.lock import LockChange, Outdated, file
 from builder.release.audit import today
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday
 from builder.sources.index import Index
@@ -192,3 +192,15 @@ def test_what_is_unknown_for_all_is_said_once(
     assert first == f"unknown for 3 of 3: {answer['unknown'][0]}"
     assert len(cells) == 3
     assert all(line.endswith(": not known") for line in cells)
+
+
+def test_the_command_is_told_that_takes_what_is_a_matter_of_security(monkeypatch, capsys) -> None:
+    changes = tuple(
+        LockChange(kind=kind, name=name, locked="1", newer="2")
+        for kind, name in (("security", "libssl3"), ("package", "zlib1g"))
+    )
+    monkeypatch.setattr(today, "pages", lambda *_: {})
+    monkeypatch.setattr(today, "outdated", lambda *_, **__: Outdated(changes=changes, unknown=()))
+    path = str(MATRICES / "tf.yaml")
+    assert called(module.outdated, [path], fail_on="security") == 1
+    assert f"`rtbuild lock {path} --upgrade-only libssl3`" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -266,3 +267,18 @@ def test_the_document_is_printed_once_with_the_first_address(capsys: pytest.Capt
     said = capsys.readouterr()
     assert json.loads(said.out) == {"address": "http://127.0.0.1:8888/?token=ab"}
     assert said.err.splitlines()[0] == "starting"
+
+
+def test_an_image_without_the_probe_is_not_verified() -> None:
+    """One whose entrypoint takes any word ended with 0."""
+    labels = {"mine": "cell"}
+    stored = [
+        SimpleNamespace(reference=name, label=lambda _label, name=name: labels.get(name))
+        for name in ("mine", "derived", "another")
+    ]
+    engine = SimpleNamespace(read_file=lambda name, _path: b"#!" if name == "derived" else None)
+    for one in stored[:2]:
+        running._refuse_without_probe(one, engine)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="another has no cudnn-verify: rtbuild did not make it") as raised:
+        running._refuse_without_probe(stored[2], engine)  # type: ignore[arg-type]
+    assert "rtbuild probe -o cudnn-verify" in str(raised.value.hint)

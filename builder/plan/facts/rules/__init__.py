@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         broken_set as broken_set,
         check as check,
         check_candidate as check_candidate,
+        cuda_of as cuda_of,
     )
     from .finding import Finding as Finding, Outcome as Outcome
     from .packages import bad_pairs as bad_pairs

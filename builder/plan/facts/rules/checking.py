@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, names_of, pinned, release, requirement
+from builder.core.versions import canonical, contains, names_of, pinned, release, requirement, short
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
 from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, system
 from builder.plan.facts.rules.cell_packages import settled, with_releases
@@ -194,6 +194,16 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
 def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
     """The outcome of a way out by the tables, and by what was read of the same wheels."""
     return Outcome.of(_until_refused(stack_of(cell, Truth(wheels=wheels), driver)))
+
+
+def cuda_of(cell: Cell) -> str | None:
+    """The CUDA that a cell's frameworks find by the tables, as in ``12.8``; its major alone if a range of
+    wheels leaves the rest to a lock, and None if nothing is known.
+    """
+    stack = stack_of(cell, Truth())
+    found = stack.cuda or next((one.cuda for one in stack.frameworks if one.cuda is not None), None)
+    ranged = stack.wheel_cuda is not None and stack.wheel_cuda.ranged and found == stack.wheel_cuda.version
+    return short(found.text, 1 if ranged else 2) if found is not None else None
 
 
 def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tuple[Cell, tuple[Finding, ...]]:

@@ -45,7 +45,7 @@ def known(stack: Stack) -> Iterator[Finding]:
         elif not row.modules and row.archive != "source" and _asks_for_framework(row):
             text = f"{one.label} is older than the releases whose libraries were read"
             why = row.unread.get("libraries", "what it was compiled for is not known")
-            yield unknown(f"{text}: {why}", _asked(one))
+            yield unknown(f"{text}: {why}{_on_record(stack, one)}", _asked(one))
 
 
 def _off_record(stack: Stack, one: CellPackage, version: str) -> Iterator[Finding]:
@@ -62,7 +62,8 @@ def _off_record(stack: Stack, one: CellPackage, version: str) -> Iterator[Findin
         return  # PyTorch's own metadata names the release of Triton that it was made with
     elif _decides(one):
         span = f"whose releases on record are {table.rows[-1].version} to {table.newest}"
-        yield unknown(f"nobody read the wheel of {one.label}, {span}", _asked(one))
+        text = f"nobody read the wheel of {one.label}, {span}{_on_record(stack, one)}"
+        yield unknown(text, _asked(one))
 
 
 def _decides(one: CellPackage) -> bool:
@@ -286,6 +287,22 @@ def _instead(stack: Stack, one: CellPackage, torch: CellFramework) -> str:
     """The newest release of the package for this PyTorch and its CUDA."""
     other = release_for(stack, one, torch)
     return f"; {other.label} has nothing against it" if other is not None else ""
+
+
+def _on_record(stack: Stack, one: CellPackage) -> str:
+    """As :func:`_instead`, where the cell has a PyTorch; else the release that pins this PyTorch."""
+    torch = torch_of(stack)
+    if torch is None:
+        return ""
+    made = (row for row in one.table.rows if stack.cell.python in row.python and _is_made_for(row, torch))
+    other = next(made, None)
+    return _instead(stack, one, torch) or (f"; {other.label} has nothing against it" if other else "")
+
+
+def _is_made_for(row: PackageRow, torch: CellFramework) -> bool:
+    """Whether a release pins this very PyTorch in its metadata, as torchvision 0.8.2 pins torch==1.7.1."""
+    public = (torch.version or "").partition("+")[0]
+    return row.yanked is None and any(pinned(parsed) == public for parsed in row.asks("torch"))
 
 
 def release_for(stack: Stack, one: CellPackage, torch: CellFramework) -> PackageRow | None:

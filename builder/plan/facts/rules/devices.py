@@ -20,7 +20,17 @@ from builder.plan.facts.rules.finding import (
     warns,
 )
 from builder.plan.facts.rules.image_contents import Stack, asked_names
-from builder.plan.facts.tables import CudnnRow, GpuRow, KernelRow, Source, card_of, load, maker_of, near_names
+from builder.plan.facts.tables import (
+    CudnnRow,
+    GpuRow,
+    KernelRow,
+    Source,
+    card_of,
+    load,
+    maker_of,
+    near_names,
+    other_cards,
+)
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:
@@ -191,6 +201,8 @@ def gpus(stack: Stack) -> Iterator[Finding]:
             )
         if row is None:
             continue
+        if others := other_cards(name):
+            yield warns(f"{name} is read as {row.name}; it may mean {' or '.join(others)}, too", asked)
         if row.platform not in {None, stack.cell.platform}:
             yield impossible(
                 f"{row.name} is built together with an ARM processor, and the cell is for "

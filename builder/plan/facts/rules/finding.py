@@ -46,11 +46,6 @@ class Outcome(enum.StrEnum):
         """
         return "possible" if self is Outcome.WARNS else self.value
 
-    @property
-    def old_name(self) -> str:
-        """The name in JSON documents of rtbuild 0.1, written beside ``answer`` for one release."""
-        return {"possible": "works", "impossible": "cannot-work"}.get(self.value, self.value)
-
 
 _SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
 
@@ -101,7 +96,7 @@ class Finding:
         """For ``rtbuild check --json``: plain values only, in a fixed order."""
         document: dict[str, Any] = {
             "rule": self.rule,
-            "outcome": self.outcome.old_name,
+            "outcome": self.outcome.value,
             "answer": self.outcome.value,
             "message": self.message,
             "values": [

@@ -216,18 +216,22 @@ def _of_build(asked: Requirement | None, one: CellPackage) -> Requirement | None
 
 
 def pins(stack: Stack) -> Iterator[Finding]:
-    """``pins``: two requirements on the same package that no version satisfies."""
+    """``pins``: requirements on the same package that no version satisfies; all that clash are named."""
     # Nobody resolves a list: the pinned versions in it are installed.
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for name, found in wishes(stack).items():
-        pairs = itertools.combinations(found, 2)
-        clash = next((pair for pair in pairs if apart(pair[0][1].specifier, pair[1][1].specifier)), ())
-        if clash:
+        pairs = [
+            pair
+            for pair in itertools.combinations(found, 2)
+            if apart(pair[0][1].specifier, pair[1][1].specifier)
+        ]
+        if clash := [one for one in found if any(one in pair for pair in pairs)]:
             said = " and ".join(f"{who} wants {name}{asked.specifier}" for who, asked, _ in clash)
             values = (
                 Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
             )
-            yield Finding(outcome, f"{said}: no version is both", tuple(values))
+            all_ = "both" if len(clash) == 2 else "all of these"
+            yield Finding(outcome, f"{said}: no version is {all_}", tuple(values))
 
 
 def names(stack: Stack) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         maker_of as maker_of,
         named_card as named_card,
         near_names as near_names,
+        other_cards as other_cards,
     )
     from .loader import (
         BadRow as BadRow,

@@ -5,7 +5,7 @@ import functools
 import re
 from dataclasses import replace
 
-from builder.core.cards import KnownCards, first_card, words_of
+from builder.core.cards import KnownCards, first_card, is_ambiguous, meant_by, words_of
 from builder.core.errors import UsageError
 from builder.core.versions import key
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
@@ -22,7 +22,7 @@ _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 _CAPABILITY = re.compile(
     r"(?:sm|compute|cc)[_ ]?(\d{1,2})[.,]?(\d)[af]?|(\d{1,2})[.,](\d)|(\d)(\d)", re.IGNORECASE
 )
-_COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z])")
+_COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z]|\d{3,4}\b)")
 """How many there are, before a name: ``8x H100``."""
 _CONNECTED = re.compile(r"(?:sxm\d?|pcie|nvl)$")
 
@@ -75,6 +75,8 @@ def _without_series(words: str) -> GpuRow | None:
     return _longest(f"RTX {words}")[0] if re.match(r"a\d{4}\b", words) else _longest(words)[0]
 
 
+_NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
+"""What people type for no card by name."""
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
     "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
@@ -90,6 +92,18 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     terms of the ``option`` that was given, if no table has it.
     """
     row = card_of(text) if alike else None
+    several = [part for part in re.split(r"\s*(?:[,;|+&/]|\band\b|\bor\b)\s*", text) if part]
+    if len(several) > 1 and row is not None and not _CAPABILITY.fullmatch(text.strip()):
+        ways = " ".join(f"{option} '{part}'" for part in several)
+        raise UsageError(f"{option} {text} names several cards", hint=f"one option for each: {ways}")
+    names = _meant(text)
+    if len({_known().capabilities[name] for name in names}) > 1:
+        told = "`nvidia-smi -L` prints its name in full"
+        hint = f"{told}, or name one, as in {option} '{_listed(names)[-1][0]}'; they are "
+        hint += ", ".join(f"{name} ({of})" for name, of in _listed(names))
+        raise UsageError(f"{option} {text} may be one of several cards", hint=hint)
+    if alike and names and (row is None or row.capability != _known().capabilities[names[0]]):
+        row = _by_words()[names[0]]
     found = row.name if row is not None else None if alike else known_class(text)
     if found is not None:
         return found
@@ -108,6 +122,35 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     raise UsageError(f"{option} {text} is no GPU that rtbuild knows", hint=_way_on(option, text))
 
 
+def _meant(text: str) -> list[str]:
+    """The joined words of the cards that a text may mean; none for a compute capability."""
+    text = _COUNT.sub("", text.strip(), count=1)
+    return [] if _CAPABILITY.fullmatch(text) else meant_by(text, _known())
+
+
+def _listed(names: list[str]) -> list[tuple[str, str]]:
+    """Cards with their compute capabilities, by these."""
+    rows = sorted((_by_words()[name] for name in names), key=lambda row: key(row.capability))
+    return [(_with_generation(row), row.capability) for row in rows]
+
+
+def other_cards(text: str) -> list[str]:
+    """The cards of other compute capabilities that a text in a matrix may mean beside the one that is taken;
+    none for a name as the table writes it."""
+    row = card_of(text)
+    if row is None or row.name.lower() == text.strip().lower():
+        return []
+    return [name for name, capability in _listed(_meant(text)) if capability != row.capability]
+
+
+def _with_generation(row: GpuRow) -> str:
+    """A name that no other card has: ``RTX6000 Turing``."""
+    if not is_ambiguous(row.name, _known()):
+        return row.name
+    kind = next(kind for kind in load().architectures if row.capability in kind.capabilities)
+    return f"{row.name} {kind.name}"
+
+
 def _way_on(option: str, text: str) -> str:
     """What to type for a card that no table has."""
     oldest = min((one for of in load().generations.values() for one in of), key=key)
@@ -116,6 +159,8 @@ def _way_on(option: str, text: str) -> str:
     if _JETSON.search(text):
         like = f"as in {option} 5.3 --platform linux/arm64"
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
+    if text.strip().lower() in _NO_CARD:
+        return f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none`"
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"
@@ -133,6 +178,8 @@ def near_names(text: str) -> list[str]:
         for words, row in _by_words().items()
         if _is_alike(letters, number, *_series(row.name)) and letters
     }
+    if typing := {name: row for name, row in alike.items() if _is_slip(number, _series(row.name)[1])}:
+        alike = typing
     close = difflib.get_close_matches("".join(words_of(text)), alike, n=3, cutoff=0.4)
     return [alike[name].name for name in close]
 
@@ -146,8 +193,18 @@ def _series(text: str) -> tuple[str, str]:
 def _is_alike(letters: str, number: str, series: str, other: str) -> bool:
     """Whether two names are of one series, or have one number in series whose names are as long."""
     if letters == series:
-        return len(number) == len(other) or bool(number and other and number.startswith(other))
+        return len(number) == len(other) or _is_slip(number, other)
     return number == other != "" and len(letters) == len(series) > 1
+
+
+def _is_slip(number: str, other: str) -> bool:
+    """Whether one number is another with a digit less, more or wrong: 390, 30900 and 3091 are a 3090."""
+    if not number or not other or abs(len(number) - len(other)) > 1:
+        return False
+    long, short = sorted((number, other), key=len, reverse=True)
+    if len(long) == len(short):
+        return sum(a != b for a, b in zip(long, short, strict=True)) == 1
+    return any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
 
 
 def maker_of(text: str) -> str | None:

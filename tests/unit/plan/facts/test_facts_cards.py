@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.options import card
+from builder.core.cards import is_ambiguous
 from builder.core.errors import UsageError
 from builder.plan.facts.rules import devices
 from builder.plan.facts.rules.image_contents import stack_of
@@ -56,8 +57,10 @@ def by_check(make):
 def test_each_card_of_the_table_is_read_alike_by_every_reader(by_check) -> None:
     picker = {found.name: found.capability.split(",")[0] for found in cards_of()}
     for row in CARDS:
-        printed = f"{row.name} (nvgpu)" if row.tegra else f"NVIDIA {row.name}"
-        read = (by_resolve(row.name), picker[row.name], by_diagnose(f"GPU 0: {printed} (UUID: GPU-5b7a)"))
+        twice = is_ambiguous(row.name, read_cards())
+        plain = f"{row.name} {'Turing' if row.capability == '7.5' else 'Pascal'}" if twice else row.name
+        printed = f"{row.name} (nvgpu)" if row.tegra else f"NVIDIA {plain}"
+        read = (by_resolve(plain), picker[row.name], by_diagnose(f"GPU 0: {printed} (UUID: GPU-5b7a)"))
         assert {*read} == {row.capability}, row.name
         assert class_of(row.name, row.capability) == row.name
         like = by_check(f"sm_{row.capability.replace('.', '')}", row.platform or "linux/amd64")
@@ -92,6 +95,9 @@ def test_of_the_names_that_drivers_print_for_cards_of_today_all_are_known() -> N
         ("NVIDIA RTX 6000...", None),  # cut by nvidia-smi: the Ada's name begins so, too
         ("NVIDIA GeForce RTX 3080 ...", "8.6"),
         ("RTX 6000 Blackwell", None),
+        ("on my RTX 6000", None),  # one of three
+        ("on my Quadro RTX 6000", "7.5"),
+        ("on a Titan X", None),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0"),
         ("Orin (nvgpu)", "8.7"),
         ("on Colab's T4", "7.5"),
@@ -104,6 +110,16 @@ def test_of_the_names_that_drivers_print_for_cards_of_today_all_are_known() -> N
 )
 def test_a_card_in_a_text(text: str, read: str | None) -> None:
     assert by_diagnose(text) == read
+
+
+def test_a_matrix_is_told_which_of_several_cards_is_taken(make) -> None:
+    cell = make("torch==2.9.1", python="3.12", base="nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04")
+
+    def told(gpu: str) -> bool:
+        found = devices.gpus(stack_of(replace(cell, gpus=(gpu,))))
+        return any("RTX5000-Ada or RTX-PRO-5000, too" in one.message for one in found)
+
+    assert [told(name) for name in ("RTX 5000", "RTX5000", "Quadro RTX 5000")] == [True, False, False]
 
 
 def test_the_probe_carries_the_tables_as_they_are() -> None:

@@ -113,6 +113,51 @@ def test_every_card_is_known_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cards"),
+    [
+        ("RTX 6000", "RTX6000 Turing (7.5), RTX6000-Ada (8.9), RTX-PRO-6000 (12.0)"),
+        ("8x rtx2000", "RTX2000-Ada (8.9), RTX-PRO-2000 (12.0)"),
+        ("Titan X", "GTX-TITAN-X (5.2), TITAN-X Pascal (6.1)"),
+        ("Titan", "TITAN-V (7.0), TITAN-RTX (7.5)"),
+        ("4000", "P4000 (6.1), RTX4000 Turing (7.5), RTXA4000 (8.6)"),
+    ],
+)
+def test_a_name_of_several_cards_is_refused_with_their_names(text: str, cards: str) -> None:
+    with pytest.raises(UsageError, match="may be one of several cards") as raised:
+        named_card("--gpu", text)
+    assert cards in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Quadro RTX 6000", "RTX6000"),
+        ("RTX6000 Turing", "RTX6000"),
+        ("RTX 6000 Ada Generation", "RTX6000-Ada"),
+        ("6000 Ada", "RTX6000-Ada"),
+        ("RTX 6000 Blackwell", "RTX-PRO-6000"),
+        ("RTX 6000 Pro", "RTX-PRO-6000"),
+        ("TITAN X (Pascal)", "TITAN-X"),
+        ("RTX A6000", "RTXA6000"),
+        ("3090", "RTX3090"),
+        ("RTX 3050", "RTX3050"),
+    ],
+)
+def test_a_name_of_one_card_is_taken(text: str, name: str) -> None:
+    assert named_card("--gpu", text) == name
+
+
+def test_each_name_that_a_refusal_lists_is_taken() -> None:
+    for text in ("RTX 5000", "6000", "Titan", "1000"):
+        with pytest.raises(UsageError) as raised:
+            named_card("--gpu", text)
+        listed = str(raised.value.hint).partition("they are ")[2]
+        for one in listed.split(", "):
+            name, _, capability = one.rstrip(")").rpartition(" (")
+            assert tables.load().gpus[named_card("--gpu", name).lower()].capability == capability
+
+
+@pytest.mark.parametrize(
     ("text", "way"),
     [("ampere", "8.0, 8.6"), ("Jetson Nano", "JetPack"), ("RTX 5099", "one of RTX50"), ("Tesla", "8.9")],
 )
@@ -165,7 +210,29 @@ def test_an_old_card_is_not_taken_for_another_series(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("RXT 3090", "RTX3090"), ("GTX 3090", "RTX3090"), ("H1000", "H100")]
+    ("typed", "meant"),
+    [("RXT 3090", "RTX3090"), ("GTX 3090", "RTX3090"), ("H1000", "H100"), ("RTX 390", "RTX3090")],
 )
 def test_a_misspelt_card_is_asked_about(typed: str, meant: str) -> None:
     assert meant in near_names(typed)
+    assert "RTX500-Ada" not in near_names(typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("RTX 3090, RTX 4090", "--gpu 'RTX 3090' --gpu 'RTX 4090'"),
+        ("A100 and H100", "--gpu 'A100' --gpu 'H100'"),
+        ("T4/L4", "--gpu 'T4' --gpu 'L4'"),
+        ("auto", "is taken without --gpu"),
+        ("cpu", "`cuda: none`"),
+    ],
+)
+def test_several_cards_and_none_are_told_how_they_are_written(text: str, way: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        named_card("--gpu", text)
+    assert way in str(raised.value.hint)
+
+
+def test_how_many_cards_there_are_does_not_matter() -> None:
+    assert named_card("--gpu", "2x3090") == named_card("--gpu", "4 x RTX 3090") == "RTX3090"

@@ -12,7 +12,7 @@ from builder.cli.commands.check import verdict_text
 from builder.core.model import Base, Cuda, Options
 from builder.plan.facts.reading import observed
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
-from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.checking import check, cuda_of
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import loader as tables
@@ -545,6 +545,19 @@ def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
     assert Outcome.of(check(newest)) is Outcome.POSSIBLE
 
 
+def test_all_pins_that_clash_are_named_at_once(make) -> None:
+    pip = ("torchvision==0.10.0", "torchaudio==0.10.0", "numpy==1.26.4", "numpy==1.20.0")
+    cell = make("torch==2.3.0", python="3.9", base="rootfs:debian/bullseye", cuda="wheels", pip=pip)
+    said = [found.message for found in check(cell) if found.rule == "pins"]
+    assert said == [
+        (
+            "the cell wants torch==2.3.0 and torchvision 0.10.0 wants torch==1.9.0 and torchaudio 0.10.0 "
+            "wants torch==1.10.0: no version is all of these"
+        ),
+        "the cell wants numpy==1.26.4 and the cell wants numpy==1.20.0: no version is both",
+    ]
+
+
 def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
     lines = ("nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux' and platform_machine == 'x86_64'",)
     told = Truth(wheels=(WheelTruth(name="torch", version="2.9.1", file="torch.whl", requires=lines),))
@@ -584,3 +597,13 @@ def test_a_jax_before_those_on_record_is_unknown_and_what_would_decide_is_named(
     assert decides.endswith(
         "lies on a page of its maker's that is no package index: name an index that has it in `index`"
     )
+
+
+def test_the_cuda_of_a_cell_is_told_as_far_as_it_is_known(make) -> None:
+    def told(*frameworks, base="rootfs:debian/bookworm", cuda="wheels"):
+        return cuda_of(make(*frameworks, python="3.11", base=base, cuda=cuda))
+
+    assert told("torch==2.3.0") == "12.1"
+    assert told("jax[cuda12]==0.5.3") == "12"  # a range of wheels
+    assert told("cupy-cuda12x==13.6.0", base="nvidia/cuda:12.6.3-runtime-ubuntu24.04", cuda="base") == "12.6"
+    assert told("numpy==2.2.6", cuda="none") is None

@@ -16,6 +16,31 @@ from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_n
 HASH = "sha256:" + "0" * 64
 
 
+def test_the_table_of_pip_list_is_read_as_pip_freeze(tmp_path: Path) -> None:
+    """https://pip.pypa.io/en/stable/cli/pip_list/ shows the table, with a column for what is editable."""
+    table = (
+        "Package     Version     Editable project location\n"
+        "----------- ----------- -------------------------\n"
+        "mine        0.1         /home/u/mine\n"
+        "numpy       1.26.4\npip         24.0\ntorch       2.3.1+cu121\n\n"
+        "[notice] A new release of pip is available: 24.0 -> 25.0\n"
+    )
+    file = tmp_path / "list.txt"
+    file.write_text(table)
+    found = from_requirements(file)
+    assert [str(wish) for wish in found.wishes] == ["numpy==1.26.4", "torch==2.3.1+cu121"]
+    assert found.wishes[0].place == f"{file}:4"
+    assert [note.partition(": ")[2][:4] for note in found.notes] == ["mine"]
+
+
+def test_all_packages_that_are_asked_for_twice_are_told_at_once() -> None:
+    found = from_arguments(["numpy==1.26.4", "numpy==1.20", "scipy<1.8", "scipy>=1.9", "torch", "torch>2"])
+    assert found.merged().clashes == [
+        "numpy==1.26.4 (the command line) and numpy==1.20 (the command line): no version is both",
+        "scipy<1.8 (the command line) and scipy>=1.9 (the command line): no version is both",
+    ]
+
+
 def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
     (tmp_path / "more.txt").write_text("tqdm\n")
     path = tmp_path / "requirements.txt"

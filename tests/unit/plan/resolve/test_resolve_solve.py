@@ -432,3 +432,35 @@ def _families(pins: tuple[str, ...]) -> set[str]:
 def test_an_exact_python_is_its_minor_release(text: str) -> None:
     assert str(pythons(text)) == "==3.8.*"
     assert str(pythons(">=3.8.5")) == ">=3.8.5"
+
+
+def test_the_card_is_a_reason_where_a_release_is_impossible_on_any() -> None:
+    """TensorFlow 1.15 lacks a base for everybody, and code for an RTX 3090 beside it."""
+    demand = demanded("tensorflow==1.15.*", gpus=("RTX3090",))
+    said = nothing(demand, search(demand), None)
+    assert said.reasons[0] == "CUDA 10 serves compute capability 3.0 to 7.5; RTX3090 has 8.6"
+    assert "was deleted from Docker Hub" in said.reasons[1]
+    demand = demanded("tensorflow==1.15.*", gpus=("V100",))
+    assert not [one for one in nothing(demand, search(demand), None).reasons if "serves" in one]
+
+
+def test_of_a_branch_of_drivers_the_release_is_named_that_its_full_number_lets_run() -> None:
+    demand = demanded("jax", driver="525")
+    said = nothing(demand, search(demand), None)
+    assert isinstance(said, NotKnownError)
+    assert said.instead[0]["driver"] == "525.60.13"
+    assert (
+        "with --driver 525.60.13, or a newer one of its branch (nvidia-smi prints it): jax[" in said.message
+    )
+    demand = demanded("jax", driver="520")
+    assert "of its branch" not in nothing(demand, search(demand), None).message
+
+
+def test_a_card_is_told_against_the_newest_release_of_an_old_python() -> None:
+    """Each two of the three go together: PyTorch for Python 3.7 ends with 1.13."""
+    demand = demanded("torch", gpus=("RTX5090",), python="3.7")
+    reasons = nothing(demand, search(demand), None).reasons
+    assert reasons[0] == (
+        "torch==1.13.1, the newest for the rest: CUDA 11 serves compute capability 3.5 to 9.0; RTX5090 has "
+        "12.0"
+    )

@@ -387,6 +387,39 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
         proving.prove(proposals, demand, object(), 1)
 
 
+def a_wheel(name: str, version: str) -> Wheel:
+    return Wheel(
+        name=name, version=version, file=f"{name}-{version}-py3-none-any.whl", sha256="0" * 64, size=9
+    )
+
+
+def test_each_set_is_asked_what_the_versions_of_its_wheels_tell(monkeypatch) -> None:
+    """Nobody read for which NumPy PaddlePaddle 2.6.2 was compiled: not of the first set alone."""
+    demand = demanded("paddlepaddle-gpu==2.6.2")
+    proposals = search(demand).possible
+    newest = "2.4.6"
+
+    def solved(one, *_, **__):
+        numpy = "1.26.4" if "numpy<2" in one.cell.pip else newest
+        return replace(one, wheels=1), (a_wheel("numpy", numpy),)
+
+    monkeypatch.setattr(proving, "solved", solved)
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(
+        proving.ReadingCache, "read_set", lambda _, _cell, wheels, _index: Truth.of_lock(wheels, None)
+    )
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    found, _ = proving.prove(proposals, demand, Anything(), 3)
+    assert [(one.possible, "numpy<2" in one.cell.pip) for one in found] == [(True, True)] * 3
+    monkeypatch.setattr(proving, "on_numpy_1", lambda _cell: None)
+    found, _ = proving.prove(proposals, demand, Anything(), 3)
+    assert [one.possible for one in found] == [False] * 3
+
+
 def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     """Files of sets are read until one stands; of the later ones it is said that nobody asked."""
     demand = demanded("torch", python="3.12")
@@ -404,7 +437,7 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
         def with_extra(self, _urls):
             return self
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     broken, unread = {1, 2}, None
@@ -469,3 +502,18 @@ def test_the_reason_is_what_the_resolver_says_of_that_package(lines: tuple[str, 
     message = "No solution found\nBecause av==10.0.0 has no usable wheels and\n" + "\n".join(lines)
     (wish,) = reading.from_arguments(["speech"]).wishes
     assert reason(message, wish) == said
+
+
+def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> None:
+    """torchvision 0.8.2 pins torch==1.7.1 in its own metadata; 0.3.0 asks for any from 1.1.0 on."""
+    monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    wanted = demanded("torch==1.1.0", "torchvision==0.3.0", "torchtext==0.3.1", gpus=("RTX3090",))
+    found = substitutes.nearest_demand(wanted, Listed(), {})
+    assert found is not None
+    assert [one.instead for one in found.changes] == [
+        "torch==1.7.1",
+        "torchvision==0.8.2",
+        "torchtext==0.8.1",
+    ]
+    assert found.proposal.possible
+    assert {"torchvision==0.8.2", "torchtext==0.8.1"} <= {*found.proposal.cell.pip}

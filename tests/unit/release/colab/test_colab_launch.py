@@ -78,6 +78,13 @@ def test_another_port_is_the_same_inside() -> None:
     planned = plan(wish(port=9000), machine())
     assert "--publish 127.0.0.1:9000:9000 --env RTBUILD_PORT=9000" in words(planned)
     assert planned.name == "rtbuild-9000"
+    assert not [note for note in planned.notes if "--port" in note]
+
+
+def test_a_port_without_jupyter_is_told_to_open_nothing() -> None:
+    planned = plan(wish(port=9000, mode="shell"), machine())
+    assert planned.port is None
+    assert any(note.startswith("--port 9000 is Jupyter's, and shell is started") for note in planned.notes)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.core.errors import UsageError
+from builder.core.errors import IndexSilentError, MissingToolError, UsageError
 from builder.sources.index.client import Index
-from builder.sources.index.uv import from_user, with_extra
+from builder.sources.index.target import Target
+from builder.sources.index.uv import _ask_uv, from_user, with_extra
 from builder.sources.net import pip_settings
 
 if TYPE_CHECKING:
@@ -135,3 +136,22 @@ def test_the_default_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None
     assert with_extra(settings, ["https://main.invalid/simple/", "https://x.invalid"]).extra == (
         "https://x.invalid",
     )
+
+
+def test_a_cache_of_uv_s_that_cannot_be_written_is_the_machine_s_fault(monkeypatch, tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("UV_CACHE_DIR", str(file / "uv"))
+    with pytest.raises(MissingToolError, match=r"the folder .*file/uv cannot be made or written") as raised:
+        _ask_uv(os.environ)
+    assert "UV_CACHE_DIR" in str(raised.value.hint)
+
+
+def test_an_index_that_gives_no_answer_has_the_exit_code_of_silence(monkeypatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    index = Index.from_user()
+    target = Target(python="3.12", platform="linux/amd64", glibc="2.36")
+    for ask in (lambda: index.offers("torch"), lambda: index.resolve(["torch"], target=target)):
+        with pytest.raises(IndexSilentError) as raised:
+            ask()
+        assert raised.value.exit_code == 5
