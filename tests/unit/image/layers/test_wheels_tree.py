@@ -216,6 +216,16 @@ def test_a_size_that_is_not_what_record_says_is_named(builder: Builder) -> None:
         installed(builder.wheel("pkg", {"pkg/x.py": b"good", "pkg-1.0.dist-info/RECORD": record}))
 
 
+def test_metadata_that_was_edited_after_record_is_taken_and_recorded_as_it_is(builder: Builder) -> None:
+    name = "pkg-1.0.dist-info/METADATA"
+    edited = b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n"  # torchvision 0.10.1: it was 1.0+cu102
+    record = f"{name},{record_hash(edited[:-1] + b'+cu102')},{len(edited) + 6}\npkg-1.0.dist-info/RECORD,,\n"
+    files = {name: edited, "pkg-1.0.dist-info/RECORD": record.encode()}
+    tree = installed(builder.wheel("pkg", files))
+    written = next(bytes(file.content) for file in tree.files if file.path.endswith("/RECORD"))
+    assert f"{name},{record_hash(edited)},{len(edited)}" in written.decode()
+
+
 @pytest.mark.parametrize("recorded", ["md5=abc", "sha512=abc", "sha256=", "sha256=***"])
 def test_hashes_in_record_that_prove_nothing(builder: Builder, recorded: str) -> None:
     with pytest.raises(CellError, match="RECORD"):
