@@ -24,7 +24,7 @@ def ubuntu(folder: Path, host: str, tag: str) -> None:
 
     The engine keeps no tag of it. Needs mmdebstrap and root.
     """
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     lines = [
         f"deb {ARCHIVE} {SUITES[tag]}{part} main restricted universe multiverse\n"
         for part in ("", "-updates", "-security")
@@ -34,7 +34,16 @@ def ubuntu(folder: Path, host: str, tag: str) -> None:
     (keyring,) = folder.glob("ubuntu-keyring_*.deb")
     _do(folder, "dpkg", "-x", keyring.name, "keys")
     signed = [line.replace("deb ", f"deb [signed-by={folder / 'keys' / _KEYS}] ") for line in lines]
-    _do(folder, "mmdebstrap", "--variant=minbase", SUITES[tag], "tree.tar", "-", stdin="".join(signed))
+    _do(
+        folder,
+        "mmdebstrap",
+        "--variant=minbase",
+        '--aptopt=APT::Sandbox::User "root"',
+        SUITES[tag],
+        "tree.tar",
+        "-",
+        stdin="".join(signed),
+    )
     (folder / "Dockerfile").write_text("FROM scratch\nADD tree.tar /\nCOPY sources.list /etc/apt/\n")
     reference = f"{host}/library/ubuntu:{tag}"
     output = f"type=image,name={reference},push=true"

@@ -239,9 +239,9 @@ class Tree(Archive):
     def _edited_later(self) -> Iterator[str]:
         """Files that their author changed after ``RECORD`` was written: of another size, and METADATA.
 
-        So are PyTorch's on the package index since 1.7 (https://github.com/pytorch/pytorch/issues/47916): the
-        local version goes (https://github.com/pytorch/builder, release/pypi/prep_binary_for_pypi.sh), and 1.9.1
-        was stripped. pip and uv take them. What was damaged on the way has not the sha256 of the lock.
+        So are PyTorch's on the package index since 1.7 (https://github.com/pytorch/pytorch/issues/47916):
+        the local version goes (https://github.com/pytorch/builder, release/pypi/prep_binary_for_pypi.sh), and
+        1.9.1 was stripped. pip and uv take them. What was damaged on the way has not the sha256 of the lock.
         """
         for name, (hashed, size) in self._rows.items():
             if (member := self.members.get(name)) is None:
@@ -305,10 +305,10 @@ class Tree(Archive):
         mode = 0o755 if member.executable else 0o644
         hashed, _ = self._rows.get(member.name, ("", ""))
         if member.name in self._edited:
-            digest = hashlib.sha256()
+            found = hashlib.sha256()
             for piece in self.chunks(member):
-                digest.update(piece)
-            return File(path=path, mode=mode, size=member.size, sha256=digest.hexdigest(), content=member)
+                found.update(piece)
+            hashed = f"sha256={found.hexdigest()}"
         start = next(filter(None, self.chunks(member)), b"") if _is_script(member.name) else b""
         if start.startswith(b"#!python"):
             content = self.read(member.name, most=64 << 20)
