@@ -362,7 +362,7 @@ class Pinned:
 
     @property
     def has_nvidia_folders(self) -> bool:
-        """Whether a wheel brings libraries in ``nvidia/*/lib``: PyTorch's had CUDA in themselves until 1.12."""
+        """Whether a wheel brings libraries in ``nvidia/*/lib``: PyTorch's have CUDA in them until 1.12."""
         names = (canonical(wheel.name) for wheel in self.wheels)
         return any(re.fullmatch(r"nvidia-(cu|nccl|nv|npp)[a-z-]*?(-cu\d+)?", name) for name in names)
 

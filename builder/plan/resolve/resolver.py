@@ -28,7 +28,7 @@ from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, distinct, search
+from builder.plan.resolve.solve import Demand, Proposal, asked_once, distinct, search
 from builder.sources.index import Index, LocalWheel, SdistContents, Target, page, sdist_contents
 
 QUESTIONS = 40
@@ -78,7 +78,7 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
-        files = _Files(index, note)
+        files = _Files(index, note, demand.driver)
         narrowed = []
         if not silent(demand.index):
             note("uv resolves what goes together")
@@ -121,8 +121,8 @@ def prove(
 class _Files:
     """Reads the wheels of sets, and judges these by their files, until one stands."""
 
-    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
-        self.index, self.note, self.readings = index, note, ReadingCache()
+    def __init__(self, index: Index, note: Callable[[str], None], driver: str | None) -> None:
+        self.index, self.note, self.driver, self.readings = index, note, driver, ReadingCache()
         self.read, self.stands = 0, False
         self.seconds = 0.0
 
@@ -146,13 +146,30 @@ class _Files:
         found = check(proposal.cell, truth, only=OF_SET)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
-            return broken_set(refused)
+            older = _before_it_went(proposal, truth)
+            again = None if older is None or self.ended else solved(older, self.index, self.driver)
+            return broken_set(refused) if again is None or isinstance(again, str) else self.judged(again)
         self.stands = True
         return replace(
             proposal,
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+
+def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
+    """The proposal with an older release of a package that lacks what another one's import takes; None if
+    none is known to have it, or the cell has the bound already.
+
+    Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
+    """
+    cell = proposal.cell
+    own = {canonical(parsed.name) for parsed in map(Requirement, cell.frameworks)}
+    for one in truth.imports:
+        if one.older and canonical(one.giver) not in own:
+            pip = asked_once(cell.pip, (f"{one.giver}<={one.older}",))
+            return replace(proposal, cell=replace(cell, pip=pip)) if pip != cell.pip else None
+    return None
 
 
 def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[str] = frozenset()) -> Answer:

@@ -193,7 +193,7 @@ def _has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
 
 def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
     """The newest older release with what is lacking: looked for in steps that double, then by halves."""
-    key = f"{lack.module}:{lack.name or ''}:older"
+    key = f"{lack.module}:{lack.name or ''}:before"
     if key not in giver.answers and releases is not None and giver.opener is not None:
         older = releases(giver.wheel)
 
@@ -210,7 +210,7 @@ def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
     """The version of the first that has it, where all that come after have it, too; empty if none has."""
     low, high = -1, 0
     while high < len(older) and not has(high):
-        low, high = high, 2 * high + 1
+        low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
     if high >= len(older):
         return ""
     while high - low > 1:

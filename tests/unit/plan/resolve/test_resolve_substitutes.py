@@ -433,6 +433,41 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert len(read) == 1
 
 
+def test_a_name_that_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(monkeypatch) -> None:
+    """gradio 4.41.0 takes huggingface_hub.HfFolder, and bounds huggingface-hub from below alone."""
+    demand = demanded("torch", python="3.12")
+    (proposal, *_) = search(demand).possible
+    gone = Missing(
+        "taker",
+        1,
+        "giver",
+        "gone",
+        root="taker",
+        taker="taker",
+        path="taker.py",
+        giver="giver",
+        older="0.36.2",
+    )
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    def read_set(_cache, cell, _wheels, _index):
+        lacks = () if heeds and "giver<=0.36.2" in cell.pip else (gone,)
+        return Truth(imports=lacks, unproven=None)
+
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
+    heeds = True
+    (found,), refused = proving.prove([proposal], demand, Anything(), 1)
+    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, "giver<=0.36.2"), None, [])
+    heeds = False
+    found, refused = proving.prove([proposal], demand, Anything(), 1)
+    assert (found, len(refused)) == ([], 1)
+
+
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
     monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
