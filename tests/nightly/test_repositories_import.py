@@ -1,13 +1,15 @@
 """Images of ten repositories of ``repositories.toml``, and in each what the sources import.
 
 Each is resolved as it stands, built without a GPU and removed before the next: 1 to 8 GB of disk at a time.
-Where Docker Hub does not answer, ``ubuntu`` is put together of Ubuntu's packages, and what stands on NVIDIA's
-images is skipped. What fails shows a set that installs and cannot be used.
+Where Docker Hub does not answer, ``ubuntu`` is put together of Ubuntu's packages, what stands on NVIDIA's
+images is skipped, and a standalone Python 3.8, which builds pure sources, is this machine's own.
+What fails shows a set that installs and cannot be used.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -16,10 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles.python_mirror import installed, machine_pythons
 from registry import serve
 from rtbuild_command import rtbuild
 from test_repositories import COLLECTION, SECONDS
 from ubuntu_base import ubuntu
+
+from builder.core import resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,13 +48,16 @@ for name in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, ...]]]:
-    """For a matrix: the options of a build by which its bases are reached."""
+def mirrored(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Callable[[str], tuple[str, ...]], dict[str, str]]]:
+    """For a matrix: the options of a build by which its bases are reached; and its environment."""
     try:
         socket.create_connection((HUB, 443), timeout=10).close()
     except OSError:
         folder, made = tmp_path_factory.mktemp("bases"), set[str]()
-        with serve(folder / "registry") as registry:
+        cache, own = resources.cache() / "tests", installed().keys() & {"3.8"}
+        with serve(folder / "registry") as registry, machine_pythons(*own, cache=cache) as variables:
 
             def options(matrix: str) -> tuple[str, ...]:
                 if "nvidia/cuda:" in matrix:
@@ -59,9 +67,9 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
                     made.add(tag)
                 return ("--registry-mirror", f"docker.io={registry.host}")
 
-            yield options
+            yield options, {**os.environ, **(variables if own else {})}
     else:
-        yield lambda _matrix: ()
+        yield lambda _matrix: (), dict(os.environ)
 
 
 def imported(image: str, names: list[str]) -> list[str]:
@@ -85,7 +93,9 @@ def size(image: str) -> str:
 
 @pytest.mark.parametrize("repository", BUILT, ids=lambda one: one["name"])
 def test_an_image_imports_what_the_sources_import(
-    repository: dict[str, Any], tmp_path: Path, mirrored: Callable[[str], tuple[str, ...]]
+    repository: dict[str, Any],
+    tmp_path: Path,
+    mirrored: tuple[Callable[[str], tuple[str, ...]], dict[str, str]],
 ) -> None:
     started = time.monotonic()
     file, names = Path(repository["path"]).name, repository["imports"]
@@ -95,11 +105,13 @@ def test_an_image_imports_what_the_sources_import(
     if not document["proposals"][0]["resolved"]:
         pytest.skip(document["proposals"][0]["reason"])
     (tmp_path / "resolved.yaml").write_text(document["matrix"])
-    options = mirrored(document["matrix"])
+    options, env = mirrored[0](document["matrix"]), mirrored[1]
     image = rtbuild(tmp_path, "list", "resolved.yaml", "--format", "image").stdout.strip()
     try:
         build = ("build", "resolved.yaml", "--no-verify", "--json", "--progress", "none", *options)
-        (cell,) = json.loads(rtbuild(tmp_path, *build, check=None, timeout=BUILD_SECONDS).stdout)["cells"]
+        (cell,) = json.loads(rtbuild(tmp_path, *build, check=None, env=env, timeout=BUILD_SECONDS).stdout)[
+            "cells"
+        ]
         assert cell["error"] is None, cell["error"]
         failed, bytes_ = imported(image, names), size(image)
     finally:

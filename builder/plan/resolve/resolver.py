@@ -141,9 +141,8 @@ class _Files:
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
-        truth = self.readings.read_set(proposal.cell, wheels, self.index.with_extra(proposal.cell.index))
+        proposal, truth, found = self._with_apt(proposal, wheels)
         self.seconds += time.monotonic() - started
-        found = check(proposal.cell, truth, only=OF_SET)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
             older = _before_it_went(proposal, truth)
@@ -155,6 +154,20 @@ class _Files:
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _with_apt(
+        self, proposal: Proposal, wheels: Sequence[Wheel]
+    ) -> tuple[Proposal, Truth, tuple[Finding, ...]]:
+        """The proposal with the Debian packages that its wheels lack, if nothing else speaks against them."""
+        cell = proposal.cell
+        while True:
+            truth = self.readings.read_set(cell, wheels, self.index.with_extra(cell.index))
+            found = check(cell, truth, only=OF_SET)
+            refused = [one for one in found if one.outcome is Outcome.IMPOSSIBLE]
+            apt = tuple(dict.fromkeys((*cell.apt, *(name for one in refused for name in one.apt))))
+            if apt == cell.apt or not all(one.apt for one in refused):
+                return replace(proposal, cell=cell), truth, found
+            cell = replace(cell, apt=apt)
 
 
 def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:

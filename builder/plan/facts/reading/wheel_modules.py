@@ -101,7 +101,9 @@ def imports_of(
     shelf: Mapping[str, _Shelved] = {}
     try:
         shelf = _shelf(wheels, cache, opened)
-        debs = {deb.package for deb in base.debs} if isinstance(base, RootfsBase) else None
+        debs = {*cell.apt} if base is None else None  # a bare system has none of the libraries on record
+        if isinstance(base, RootfsBase):
+            debs = {deb.package for deb in base.debs}
         found = _proven(cell, shelf, whole=_has_no_others(cell, base), debs=debs)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (

@@ -22,12 +22,13 @@ def imports(stack: Stack) -> Iterator[Finding]:
         if one.generated and _is_taken(one, dict(stack.cell.env)):
             continue
         taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
+        apt: tuple[str, ...] = ()
         if one.ends:
-            text, values = _ended(stack, one, taker, giver)
+            text, values, apt = _ended(stack, one, taker, giver)
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
-        yield Finding(Outcome.WARNS if unsure else worst, text, values)
+        yield Finding(Outcome.WARNS if unsure else worst, text, values, apt=apt)
 
 
 def _end(one: Missing) -> str:
@@ -38,8 +39,11 @@ def _end(one: Missing) -> str:
     return f"`import {one.chain[0] if one.chain else module}`, which is not the import of {one.root}, ends"
 
 
-def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
-    """Of an import that a module ends by itself."""
+def _ended(
+    stack: Stack, one: Missing, taker: str, giver: str
+) -> tuple[str, tuple[Value, ...], tuple[str, ...]]:
+    """Of an import that a module ends by itself; and the Debian packages with which it does not."""
+    apt: tuple[str, ...] = ()
     through = f", which an import of {one.root} imports," if one.root != one.taker else ""
     values = [Value(f"{one.path}, line {one.line}", one.ends, Source("wheel", taker))]
     way = f"take another release of {one.taker}"
@@ -49,9 +53,10 @@ def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tup
         way += f" or of {one.giver}"
         values.append(Value("is there", giver, Source("wheel", giver)))
     elif (row := load().library_named(one.library) if one.library else None) is not None:
-        way = f"write {debian_package(stack, row)} into `apt`"
+        apt = (debian_package(stack, row),)
+        way = f"write {apt[0]} into `apt`"
     end = "whether its import does so is not known" if one.doubt else _end(one)
-    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values)
+    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values), apt
 
 
 def _is_taken(one: Missing, variables: Mapping[str, str]) -> bool:

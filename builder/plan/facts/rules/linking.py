@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 
@@ -100,9 +101,10 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
                 lacked.setdefault(wheel, []).append(row)
     for wheel, rows in lacked.items():
         names = " and ".join(row.name for row in rows)
-        ways = " and ".join(debian_package(stack, row) for row in rows)
+        ways = tuple(dict.fromkeys(debian_package(stack, row) for row in rows))
         text = f"the import of {wheel.name} {wheel.version} loads {names}, which nothing in the lock brings"
-        yield impossible(f"{text}; write {ways} into `apt`", Value("is loaded", names, rows[0].sources[-1]))
+        value = Value("is loaded", names, rows[0].sources[-1])
+        yield replace(impossible(f"{text}; write {' and '.join(ways)} into `apt`", value), apt=ways)
 
 
 def debian_package(stack: Stack, library: SystemLibraryRow) -> str:
@@ -199,7 +201,8 @@ def _broken(
     if row is not None and row.optional:
         return warns(says, *values)
     if proof.loads(wheel.name) is False:
-        return impossible(says, *values)
+        system = load().system_libraries.get(lacked) if stack.truth.debs is not None else None
+        return replace(impossible(says, *values), apt=(debian_package(stack, system),) if system else ())
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)

@@ -17,6 +17,7 @@ from builder.core.errors import CellError, FaultError, NoSolutionError, NothingP
 from builder.core.import_proof import Missing
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
 from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
@@ -466,6 +467,32 @@ def test_a_name_that_a_newer_release_lost_is_taken_from_the_older_one_that_has_i
     heeds = False
     found, refused = proving.prove([proposal], demand, Anything(), 1)
     assert (found, len(refused)) == ([], 1)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_against_it(
+    monkeypatch, more: bool
+) -> None:
+    """opencv-python loads libGL: `rtbuild lock` refused what `rtbuild resolve` had proposed."""
+    demand = demanded("torch", python="3.12")
+    (proposal, *_) = search(demand).possible
+    lacks = Finding(Outcome.IMPOSSIBLE, "loads libGL.so.1", rule="links", apt=("libgl1",))
+    other = Finding(Outcome.IMPOSSIBLE, "another torch", rule="links")
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    def check(cell, _truth, **_options):
+        return (*(() if "libgl1" in cell.apt else (lacks,)), *((other,) if more else ()))
+
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(proving.ReadingCache, "read_set", lambda *_: Truth(unproven=None))
+    monkeypatch.setattr(proving, "check", check)
+    found, refused = proving.prove([proposal], demand, Anything(), 1)
+    assert [one.cell.apt for one in found] == ([] if more else [("libgl1",)])
+    assert len(refused) == more
 
 
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
