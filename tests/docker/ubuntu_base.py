@@ -38,6 +38,7 @@ def ubuntu(folder: Path, host: str, tag: str) -> None:
         folder,
         "mmdebstrap",
         "--variant=minbase",
+        "--include=apt,ubuntu-keyring",
         '--aptopt=APT::Sandbox::User "root"',
         SUITES[tag],
         "tree.tar",
