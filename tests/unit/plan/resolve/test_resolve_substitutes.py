@@ -502,6 +502,7 @@ def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
     assert found.proposal.unasked == "no answer"
+    assert all(change.reason for change in found.changes)
     assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
 
 
