@@ -22,6 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
+from builder.core.module_names import BY_OLD_PROTOC
 from builder.core.versions import canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check
@@ -175,12 +176,15 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     none is known to have it, or the cell has the bound already.
 
     Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
+    Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
     """
     cell = proposal.cell
     own = {canonical(parsed.name) for parsed in map(Requirement, cell.frameworks)}
+    old_protoc = ".".join(map(str, BY_OLD_PROTOC))
     for one in truth.imports:
-        if one.older and canonical(one.giver) not in own:
-            pip = asked_once(cell.pip, (f"{one.giver}<={one.older}",))
+        bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
+        if bound and not one.aside and canonical(one.giver) not in own:
+            pip = asked_once(cell.pip, (f"{one.giver}{bound}",))
             return replace(proposal, cell=replace(cell, pip=pip)) if pip != cell.pip else None
     return None
 

@@ -434,20 +434,19 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert len(read) == 1
 
 
-def test_a_name_that_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(monkeypatch) -> None:
-    """gradio 4.41.0 takes huggingface_hub.HfFolder, and bounds huggingface-hub from below alone."""
+@pytest.mark.parametrize(
+    ("told", "bound"), [({"older": "0.36.2"}, "giver<=0.36.2"), ({"generated": "3.18.0"}, "giver<4")]
+)
+def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
+    monkeypatch, told: dict[str, str], bound: str
+) -> None:
+    """gradio 4.41.0 takes huggingface_hub.HfFolder, and bounds huggingface-hub from below alone; so does
+    tensorboardX 2.0 protobuf, which refuses its generated code from 4.21 on.
+    """
     demand = demanded("torch", python="3.12")
     (proposal, *_) = search(demand).possible
     gone = Missing(
-        "taker",
-        1,
-        "giver",
-        "gone",
-        root="taker",
-        taker="taker",
-        path="taker.py",
-        giver="giver",
-        older="0.36.2",
+        "taker", 1, "giver", "gone", root="taker", taker="taker", path="taker.py", giver="giver", **told
     )
 
     class Anything:
@@ -455,7 +454,7 @@ def test_a_name_that_a_newer_release_lost_is_taken_from_the_older_one_that_has_i
             return self
 
     def read_set(_cache, cell, _wheels, _index):
-        lacks = () if heeds and "giver<=0.36.2" in cell.pip else (gone,)
+        lacks = () if heeds and bound in cell.pip else (gone,)
         return Truth(imports=lacks, unproven=None)
 
     monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
@@ -463,7 +462,7 @@ def test_a_name_that_a_newer_release_lost_is_taken_from_the_older_one_that_has_i
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     heeds = True
     (found,), refused = proving.prove([proposal], demand, Anything(), 1)
-    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, "giver<=0.36.2"), None, [])
+    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, bound), None, [])
     heeds = False
     found, refused = proving.prove([proposal], demand, Anything(), 1)
     assert (found, len(refused)) == ([], 1)
