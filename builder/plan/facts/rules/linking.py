@@ -94,10 +94,17 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
     if debs is None or stack.cell.platform != "linux/amd64":
         return
     lacked: dict[WheelTruth, list[SystemLibraryRow]] = {}
+    read = {one.name for one in stack.truth.links}
     for row in load().system_libraries.values():
         for parsed in map(Requirement, row.loaded_by if debs.isdisjoint(row.packages) else ()):
             wheel = stack.truth.wheel(parsed.name)
-            if wheel is not None and contains(parsed.specifier, wheel.version):
+            if wheel is None or not contains(parsed.specifier, wheel.version):
+                continue
+            if wheel.name not in read and not wheel.file.endswith("-any.whl"):
+                continue  # it may bring the library
+            stem = row.name.partition(".so")[0]
+            own = (path for one in stack.truth.links if one.name == wheel.name for path in one.files)
+            if not any(path.rpartition("/")[2].startswith(stem) for path in own):
                 lacked.setdefault(wheel, []).append(row)
     for wheel, rows in lacked.items():
         names = " and ".join(row.name for row in rows)
