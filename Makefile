@@ -12,7 +12,7 @@ PYTEST ?= $(BIN)/pytest $(PYTEST_OPTIONS)
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-fast test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month outdated-images dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-fast test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories repositories-import own-systems colab-month outdated-images dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ exports: $(BIN)/rtbuild  ## each form of export for four cells, installed by its
 
 repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public repositories of ten years; half an hour
 	$(PYTEST) -q -s tests/nightly/test_repositories.py
+
+repositories-import: setup  ## ten of them built, and in each image what the repository's sources import; 10 GB of disk at a time, an hour or two
+	$(PYTEST) -q -s tests/nightly/test_repositories_import.py
 
 own-systems: $(BIN)/rtbuild  ## the product and a part of its tests under Debian 12's and 13's own Python, on Debian, as root; ten minutes
 	$(PYTEST) -q -s tests/nightly/test_own_systems.py

@@ -114,10 +114,12 @@ def _plain(name: str) -> str:
 
 
 def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
-    """The modules among a wheel's files."""
+    """The modules among a wheel's files: of one name an extension before a source before compiled bytes, as
+    in ``importlib._bootstrap_external._get_supported_file_loaders``.
+    """
     modules: dict[str, str | None] = {}
     packages, folders, seen = set[str](), set[str](), set[str]()
-    for whole in paths:
+    for whole in sorted(paths, key=lambda path: path.endswith(".pyc")):
         path = whole.rpartition("/site-packages/")[2]
         folder = path.rpartition("/")[0]
         if folder not in seen:
@@ -131,6 +133,8 @@ def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
         if module.endswith(".__init__"):
             module = module.removesuffix(".__init__")
             packages.add(module)
+        if path.endswith(".pyc") and module in modules:
+            continue
         is_source = path.endswith(".py")
         # an extension comes before a source of the same name, and a package before a module
         if not is_source or module not in modules or (modules[module] is not None and module in packages):

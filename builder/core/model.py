@@ -361,6 +361,12 @@ class Pinned:
         )
 
     @property
+    def has_nvidia_folders(self) -> bool:
+        """Whether a wheel brings libraries in ``nvidia/*/lib``: PyTorch's have CUDA in them until 1.12."""
+        names = (canonical(wheel.name) for wheel in self.wheels)
+        return any(re.fullmatch(r"nvidia-(cu|nccl|nv|npp)[a-z-]*?(-cu\d+)?", name) for name in names)
+
+    @property
     def inputs(self) -> str:
         """Digest of all that decides the image's content, apart from rtbuild's own files."""
         base: dict[str, Any]

@@ -37,7 +37,11 @@ _HINTS = {
     "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
 }
 """Remedies by apt's own words; the first that fits counts."""
-_SILENT = r"Failed to fetch (?!.*\s4\d\d\s)|Could not (?:connect|resolve)|Temporary failure|Connection (?:failed|timed out)"
+_SILENT = (
+    r"Failed to fetch (?!.*\s4\d\d\s)|Could not (?:connect|resolve)|Temporary failure"
+    r"|Connection (?:failed|timed out)"
+)
+"""apt's words for an archive that gave no answer; a file that it has not is an answer."""
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 """https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")

@@ -156,9 +156,11 @@ def _proven(one: Proposal) -> str:
     wheels = f"the resolver finds {one.wheels} wheels for it{size}"
     if one.unproven is not None:
         return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
-    asks = "`rtbuild lock` asks" if one.cell.base.kind == "rootfs" else "nobody reads those of this base"
+    asks = (
+        "`rtbuild lock` reads them" if one.cell.base.kind == "rootfs" else "nobody reads those of this base"
+    )
     said = "nothing in their files speaks against it"
-    return f"{wheels}, and {said}; the system's libraries were not asked for: {asks}"
+    return f"{wheels}, and {said}; the system's packages were not read: {asks}"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:

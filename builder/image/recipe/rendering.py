@@ -89,7 +89,7 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
         "installs": pinned.installs,
         # https://peps.python.org/pep-0632/
         "needs_distutils": int(python_version(cell.python).partition(".")[2]) < 12,
-        "nvidia_wheels": cell.cuda.provider == "wheels",
+        "nvidia_wheels": cell.cuda.provider == "wheels" and pinned.has_nvidia_folders,
         "pip": pip.file,
         # A standalone one is laid out by `builder.image.compose.pythons`.
         "python_folder": "/usr/bin" if pinned.python is None else "/opt/python/bin",

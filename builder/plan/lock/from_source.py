@@ -19,8 +19,8 @@ from packaging.version import Version
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
-from builder.core.versions import canonical
-from builder.plan.facts.tables import load
+from builder.core.versions import canonical, key
+from builder.plan.facts.tables import SystemRow, load
 from builder.sources.debian import Debian
 from builder.sources.index import MACHINES, Index, IndexFile, LocalWheel, Target, rank, takes, wheel_name
 
@@ -156,7 +156,9 @@ def _fits(
 def build_root(
     python: str, interpreter: StandalonePython | None, *, debian: Debian, pythons: PythonSource | None
 ) -> BuildRoot:
-    """A small Debian with that Python: its own if a release has it, else a standalone one.
+    """A small Debian with that Python: its own if a release has it, else a standalone one. For a Python older
+    than all of these the oldest release: a ``py3-none-any`` wheel is for each Python 3
+    (https://packaging.python.org/en/latest/specifications/platform-compatibility-tags/).
 
     Raises CellError if neither a release nor uv's catalogue has that Python, PackageIndexError if the Debian
     archive, or the mirror of standalone Pythons, did not answer.
@@ -167,14 +169,26 @@ def build_root(
             return BuildRoot(base=debian.resolve(suite, platform=here))
         if pythons is None:
             raise ValueError(f"no Debian release has Python {python}, and nothing is given to choose one")
-        interpreter = pythons.pin(python, here, glibc=None, at_once=True)
+        try:
+            interpreter = pythons.pin(python, here, glibc=None, at_once=True)
+        except PackageIndexError:
+            raise
+        except CellError:
+            oldest = min((key(row.python[0]), row.name) for row in _debians())
+            if key(python) > oldest[0]:
+                raise
+            return BuildRoot(base=debian.resolve(oldest[1].removeprefix("debian/"), platform=here))
     return BuildRoot(base=debian.resolve(_NEWEST, platform=here, python=False), interpreter=interpreter)
 
 
 def suite_of(python: str) -> str | None:
     """The Debian release whose own Python that is: ``bookworm`` for ``3.11``."""
-    suites = (name for name, row in load().systems.items() if python in row.python)
-    return next((name.removeprefix("debian/") for name in suites if name.startswith("debian/")), None)
+    suites = (row.name for row in _debians() if python in row.python)
+    return next((name.removeprefix("debian/") for name in suites), None)
+
+
+def _debians() -> list[SystemRow]:
+    return [row for name, row in load().systems.items() if name.startswith("debian/")]
 
 
 def host_platform() -> str:

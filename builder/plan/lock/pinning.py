@@ -1,6 +1,8 @@
 """One cell, fixed by content: its base, its wheels and the epoch."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError, RegistrySilentError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
@@ -11,10 +13,11 @@ from builder.plan.lock import from_source
 from builder.plan.lock.file import lock_order
 from builder.plan.lock.from_source import PythonSource, SdistBuilder
 from builder.sources.debian import Debian
-from builder.sources.index import Index, Target
+from builder.sources.index import Index, Target, takes
 from builder.sources.oci import Registry
 
 _OLDEST_GLIBC = "2.17"
+_AT_ONCE = 16
 
 
 def pin(
@@ -79,15 +82,20 @@ def pin(
         previous=old,
         upgrade=moves,
     )
+    resolve = partial(
+        index.resolve,
+        target=target,
+        previous=tuple(wheel for wheel in old if wheel.source is None),
+        upgrade=moves,
+        listed=cell.dependencies == "listed",
+        built=built,
+    )
     try:
-        wheels = index.resolve(
-            requirements(cell),
-            target=target,
-            previous=tuple(wheel for wheel in old if wheel.source is None),
-            upgrade=moves,
-            listed=cell.dependencies == "listed",
-            built=built,
-        )
+        asked = requirements(cell)
+        wheels = resolve(asked)
+        while cell.dependencies != "listed" and (above := _above_its_pythons(wheels, index, target)):
+            asked += tuple(f"{one.name}!={one.version}" for one in above)
+            wheels = resolve(asked)
     except PackageIndexError as problem:
         if isinstance(problem, NoSolutionError):
             ReadingCache().keep_failure(cell, problem.message)
@@ -103,6 +111,24 @@ def pin(
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
     return Pinned(cell=cell, base=base, wheels=lock_order(wheels), epoch=max(epochs), python=python)
+
+
+def _above_its_pythons(wheels: Sequence[Wheel], index: Index, target: Target) -> list[Wheel]:
+    """Wheels for any Python whose release is for older ones alone, as dataclasses 0.8: of bounds on Python
+    uv heeds the lower ones (https://docs.astral.sh/uv/reference/internals/resolver/), pip both.
+    """
+
+    def refuses(wheel: Wheel) -> bool:
+        try:
+            files = index.offers(wheel.name)
+        except PackageIndexError:
+            return False  # the build reads the wheel itself
+        mine = (file for file in files if file.sha256 == wheel.sha256)
+        return any(not takes(file.requires_python, target.python) for file in mine)
+
+    pure = [wheel for wheel in wheels if wheel.source is None and wheel.file.endswith("-none-any.whl")]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [wheel for wheel, refused in zip(pure, pool.map(refuses, pure), strict=True) if refused]
 
 
 def movable(pinned: Pinned) -> frozenset[str]:

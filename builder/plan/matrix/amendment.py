@@ -14,6 +14,9 @@ from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.plan.matrix.expand import load
 
+_LONGEST = 400
+"""Characters of a list that stays on its line: a matrix takes :data:`builder.plan.matrix.nodes.MAX_LINE`."""
+
 
 def entry(cell: Cell) -> list[str]:
     """A cell as YAML: the lines of an entry of ``include``, to paste into a matrix file as they stand.
@@ -40,7 +43,14 @@ def entry(cell: Cell) -> list[str]:
     }
     usual = {"dependencies": "resolved", "profile": "plain", "platform": "linux/amd64"}
     said = ((name, value) for name, value in others.items() if value and value != usual.get(name))
-    return lines + [f"    {name}: {json.dumps(value)}" for name, value in said]
+    return lines + [line for name, value in said for line in _lines(name, value)]
+
+
+def _lines(name: str, value: object) -> list[str]:
+    text = json.dumps(value)
+    if isinstance(value, (list, tuple)) and len(text) > _LONGEST:
+        return [f"    {name}:", *(f"      - {json.dumps(one)}" for one in value)]
+    return [f"    {name}: {text}"]
 
 
 @dataclass(frozen=True, kw_only=True)

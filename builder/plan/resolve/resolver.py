@@ -22,6 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
+from builder.core.module_names import BY_OLD_PROTOC
 from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check
@@ -81,7 +82,7 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
-        files = _Files(index, note)
+        files = _Files(index, note, demand.driver)
         narrowed = []
         if not silent(demand.index):
             note("uv resolves what goes together")
@@ -125,8 +126,8 @@ def prove(
 class _Files:
     """Reads the wheels of sets, and judges these by their files, until one stands."""
 
-    def __init__(self, index: Index, note: Callable[[str], None]) -> None:
-        self.index, self.note, self.readings = index, note, ReadingCache()
+    def __init__(self, index: Index, note: Callable[[str], None], driver: str | None) -> None:
+        self.index, self.note, self.driver, self.readings = index, note, driver, ReadingCache()
         self.read, self.stands = 0, False
         self.seconds = 0.0
 
@@ -159,18 +160,51 @@ class _Files:
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
-        truth = self.readings.read_set(proposal.cell, wheels, self.index.with_extra(proposal.cell.index))
+        proposal, truth, found = self._with_apt(proposal, wheels)
         self.seconds += time.monotonic() - started
-        found = check(proposal.cell, truth, only=OF_SET)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None:
-            return broken_set(refused)
+            older = _before_it_went(proposal, truth)
+            again = None if older is None or self.ended else solved(older, self.index, self.driver)
+            return broken_set(refused) if again is None or isinstance(again, str) else self.judged(again)
         self.stands = Outcome.of(found).is_possible
         return replace(
             proposal,
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _with_apt(
+        self, proposal: Proposal, wheels: Sequence[Wheel]
+    ) -> tuple[Proposal, Truth, tuple[Finding, ...]]:
+        """The proposal with the Debian packages that its wheels lack, if nothing else speaks against them."""
+        cell = proposal.cell
+        while True:
+            truth = self.readings.read_set(cell, wheels, self.index.with_extra(cell.index))
+            found = check(cell, truth, only=OF_SET)
+            refused = [one for one in found if one.outcome is Outcome.IMPOSSIBLE]
+            apt = tuple(dict.fromkeys((*cell.apt, *(name for one in refused for name in one.apt))))
+            if apt == cell.apt or not all(one.apt for one in refused):
+                return replace(proposal, cell=cell), truth, found
+            cell = replace(cell, apt=apt)
+
+
+def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
+    """The proposal with an older release of a package that lacks what another one's import takes; None if
+    none is known to have it, or the cell has the bound already.
+
+    Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
+    Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
+    """
+    cell = proposal.cell
+    own = {canonical(parsed.name) for parsed in map(Requirement, cell.frameworks)}
+    old_protoc = ".".join(map(str, BY_OLD_PROTOC))
+    for one in truth.imports:
+        bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
+        if bound and not one.aside and canonical(one.giver) not in own:
+            pip = asked_once(cell.pip, (f"{one.giver}{bound}",))
+            return replace(proposal, cell=replace(cell, pip=pip)) if pip != cell.pip else None
+    return None
 
 
 def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[str] = frozenset()) -> Answer:

@@ -9,7 +9,7 @@ import itertools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -408,6 +408,7 @@ def _loosened(
             kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
             if index is not None and answer[0].unasked is None:
                 kept = _with_pins(_brought_back(kept, mine, ask, index), ask)
+            kept.reasons = {**_said_first(changed, first, mine), **kept.reasons}
             return NearestDemand(changes=tuple(_changes(kept, mine)), proposal=kept.proposal)
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
@@ -433,6 +434,13 @@ def _loosened(
         changed[named[0]] = None
         reasons[named[0]] = _why_not(named[0], first[named[0]], mine)
     return None
+
+
+def _said_first(
+    changed: Collection[str], first: Mapping[str, str], mine: Mapping[str, NamedRequirement]
+) -> dict[str, str]:
+    """Of each that was changed, what was said of it as it is asked for."""
+    return {name: reason(first[name], mine[name]) for name in changed if name in first}
 
 
 def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> str:

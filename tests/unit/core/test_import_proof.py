@@ -934,3 +934,10 @@ def test_a_maker_of_names_tells_which_are_gone() -> None:
     )
     assert every.says_gone("giver", "gone")
     assert not every.says_gone("giver", "moved")
+
+
+@pytest.mark.parametrize("paths", [("pkg/m.py", "pkg/m.pyc"), ("pkg/m.pyc", "pkg/m.py")])
+def test_a_source_beside_its_compiled_bytes_is_read(paths: tuple[str, ...]) -> None:
+    """tensorboardX 2.0 brings both of its generated modules."""
+    assert wheel_files("pkg", "1.0", paths).modules == {"pkg.m": "pkg/m.py"}
+    assert wheel_files("pkg", "1.0", ["pkg/m.pyc"]).modules == {"pkg.m": None}

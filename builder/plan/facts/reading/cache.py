@@ -114,11 +114,12 @@ class ReadingCache:
         return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
-        """The truth of wheels that were resolved for a cell without a lock, read for the two proofs."""
+        """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Of the
+        libraries on record its system has those of the cell's ``apt``: a bare Debian or Ubuntu has none.
+        """
         self.read_links(wheels, index)
-        return self.with_proofs(
-            Truth.of_lock(wheels, None), wheels, self._read_imports(cell, wheels, None, index)
-        )
+        bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
+        return self.with_proofs(bare, wheels, self._read_imports(cell, wheels, None, index))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

@@ -103,7 +103,9 @@ def imports_of(
     shelf: Mapping[str, _Shelved] = {}
     try:
         shelf = _shelf(wheels, cache, opened)
-        debs = {deb.package for deb in base.debs} if isinstance(base, RootfsBase) else None
+        debs = {*cell.apt} if base is None else None  # a bare system has none of the libraries on record
+        if isinstance(base, RootfsBase):
+            debs = {deb.package for deb in base.debs}
         found = _proven(cell, shelf, whole=_has_no_others(cell, base), debs=debs)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
@@ -216,7 +218,7 @@ def _has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
 
 def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
     """The newest older release with what is lacking: looked for in steps that double, then by halves."""
-    key = f"{lack.module}:{lack.name or ''}:older"
+    key = f"{lack.module}:{lack.name or ''}:before"
     if key not in giver.answers and releases is not None and giver.opener is not None:
         older = releases(giver.wheel)
 
@@ -233,7 +235,7 @@ def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
     """The version of the first that has it, where all that come after have it, too; empty if none has."""
     low, high = -1, 0
     while high < len(older) and not has(high):
-        low, high = high, 2 * high + 1
+        low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
     if high >= len(older):
         return ""
     while high - low > 1:

@@ -23,7 +23,7 @@ MOST = 48 << 20
 _LARGEST = 32 << 20
 """Bytes of one source, in which names are looked for."""
 _MOST_FILES = 200_000
-_MOST_RELEASES = 30
+_MOST_RELEASES = 200
 _MOST_PATCHES = 8
 _SECONDS = 300
 """How long one proof waits for servers: what it has not read by then is unknown, and read by the next one."""

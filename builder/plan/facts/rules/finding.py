@@ -91,6 +91,8 @@ class Finding:
     rule: str = ""
     """A stable id, documented in ``docs/compatibility.md``; :mod:`.checking` has them."""
     nearest: Nearest | None = None
+    apt: tuple[str, ...] = ()
+    """Debian packages with which this is not refused."""
 
     def as_json(self) -> dict[str, Any]:
         """For ``rtbuild check --json``: plain values only, in a fixed order."""

@@ -4,6 +4,7 @@ proof by imports.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 
@@ -96,16 +97,24 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
     if debs is None or stack.cell.platform != "linux/amd64":
         return
     lacked: dict[WheelTruth, list[SystemLibraryRow]] = {}
+    read = {one.name for one in stack.truth.links}
     for row in load().system_libraries.values():
         for parsed in map(Requirement, row.loaded_by if debs.isdisjoint(row.packages) else ()):
             wheel = stack.truth.wheel(parsed.name)
-            if wheel is not None and contains(parsed.specifier, wheel.version):
+            if wheel is None or not contains(parsed.specifier, wheel.version):
+                continue
+            if wheel.name not in read and not wheel.file.endswith("-any.whl"):
+                continue  # it may bring the library
+            stem = row.name.partition(".so")[0]
+            own = (path for one in stack.truth.links if one.name == wheel.name for path in one.files)
+            if not any(path.rpartition("/")[2].startswith(stem) for path in own):
                 lacked.setdefault(wheel, []).append(row)
     for wheel, rows in lacked.items():
         names = " and ".join(row.name for row in rows)
-        ways = " and ".join(debian_package(stack, row) for row in rows)
+        ways = tuple(dict.fromkeys(debian_package(stack, row) for row in rows))
         text = f"the import of {wheel.name} {wheel.version} loads {names}, which nothing in the lock brings"
-        yield impossible(f"{text}; write {ways} into `apt`", Value("is loaded", names, rows[0].sources[-1]))
+        value = Value("is loaded", names, rows[0].sources[-1])
+        yield replace(impossible(f"{text}; write {' and '.join(ways)} into `apt`", value), apt=ways)
 
 
 def debian_package(stack: Stack, library: SystemLibraryRow) -> str:
@@ -202,7 +211,8 @@ def _broken(
     if row is not None and row.optional:
         return warns(says, *values)
     if proof.loads(wheel.name) is False:
-        return impossible(says, *values)
+        system = load().system_libraries.get(lacked) if stack.truth.debs is not None else None
+        return replace(impossible(says, *values), apt=(debian_package(stack, system),) if system else ())
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
@@ -264,12 +274,13 @@ def imports(stack: Stack) -> Iterator[Finding]:
             if not any({one.taker, one.giver} <= set(row.names) for row in load().same_files):
                 yield Finding(worst, *_both(one, giver, taker))
             continue
+        apt: tuple[str, ...] = ()
         if one.ends:
-            text, values = _ended(stack, one, taker, giver)
+            text, values, apt = _ended(stack, one, taker, giver)
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
-        yield Finding(Outcome.WARNS if unsure else worst, text, values)
+        yield Finding(Outcome.WARNS if unsure else worst, text, values, apt=apt)
 
 
 def _both(one: Missing, *labels: str) -> tuple[str, tuple[Value, ...]]:
@@ -289,8 +300,11 @@ def _end(one: Missing) -> str:
     return f"{named}, which is not the import of {one.root}, ends"
 
 
-def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
-    """Of an import that a module ends by itself."""
+def _ended(
+    stack: Stack, one: Missing, taker: str, giver: str
+) -> tuple[str, tuple[Value, ...], tuple[str, ...]]:
+    """Of an import that a module ends by itself; and the Debian packages with which it does not."""
+    apt: tuple[str, ...] = ()
     through = f", which an import of {one.root} imports," if one.root != one.taker else ""
     values = [Value(f"{one.path}, line {one.line}", one.ends, Source("wheel", taker))]
     way = f"take another release of {one.taker}"
@@ -300,9 +314,10 @@ def _ended(stack: Stack, one: Missing, taker: str, giver: str) -> tuple[str, tup
         way += f" or of {one.giver}"
         values.append(Value("is there", giver, Source("wheel", giver)))
     elif (row := load().library_named(one.library) if one.library else None) is not None:
-        way = f"write {debian_package(stack, row)} into `apt`"
+        apt = (debian_package(stack, row),)
+        way = f"write {apt[0]} into `apt`"
     end = "whether its import does so is not known" if one.doubt else _end(one)
-    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values)
+    return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values), apt
 
 
 def _is_taken(one: Missing, variables: Mapping[str, str]) -> bool:

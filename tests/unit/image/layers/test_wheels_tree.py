@@ -38,6 +38,12 @@ def installed(made: Made, *, python: str = "3.11", pip: str = "26.0.1", slim: bo
         return tree
 
 
+def recorded(tree: Tree) -> str:
+    (content,) = (file.content for file in tree.files if file.path.endswith("/RECORD"))
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
 def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Tree(made.path, made.wheel, python="3.11", style="removesuffix", slim=True) as found:
@@ -209,10 +215,20 @@ def test_a_record_that_hashes_in_hexadecimal_is_checked_all_the_same(
             convert(made)
 
 
-def test_a_size_that_is_not_what_record_says_is_named(builder: Builder) -> None:
+def test_a_file_that_got_another_size_after_record_is_taken_and_recorded_as_it_is(builder: Builder) -> None:
     record = f"pkg/x.py,{record_hash(b'good')},5\npkg-1.0.dist-info/RECORD,,\n".encode()
-    with pytest.raises(CellError, match=r"pkg/x\.py has 4 bytes, its RECORD says 5"):
-        installed(builder.wheel("pkg", {"pkg/x.py": b"good", "pkg-1.0.dist-info/RECORD": record}))
+    tree = installed(builder.wheel("pkg", {"pkg/x.py": b"better", "pkg-1.0.dist-info/RECORD": record}))
+    assert f"pkg/x.py,{record_hash(b'better')},6\r\n" in recorded(tree)
+    assert hashlib.sha256(b"better").hexdigest() in {file.sha256 for file in tree.files}
+
+
+def test_metadata_that_was_edited_after_record_is_taken_and_recorded_as_it_is(builder: Builder) -> None:
+    name = "pkg-1.0.dist-info/METADATA"
+    edited = b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n"  # torchvision 0.10.1: it was 1.0+cu102
+    record = f"{name},{record_hash(edited[:-1] + b'+cu102')},{len(edited) + 6}\npkg-1.0.dist-info/RECORD,,\n"
+    files = {name: edited, "pkg-1.0.dist-info/RECORD": record.encode()}
+    tree = installed(builder.wheel("pkg", files))
+    assert f"{name},{record_hash(edited)},{len(edited)}\r\n" in recorded(tree)
 
 
 @pytest.mark.parametrize("recorded", ["md5=abc", "sha512=abc", "sha256=", "sha256=***"])

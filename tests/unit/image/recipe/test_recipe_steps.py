@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import recipe_cells
@@ -51,6 +52,19 @@ def test_layers_depend_on_the_wheels_only_where_their_steps_look_at_them() -> No
         recipe = rendered(name)
         one, other = (layer_keys(recipe, (layer("base"),), (layer(wheel),)) for wheel in ("one", "other"))
         assert {folder for folder in one if one[folder] != other[folder]} == seeing
+
+
+@pytest.mark.parametrize("beside", [(), ("nvidia-ml-py",)])
+def test_a_framework_that_has_cuda_in_itself_needs_no_folders_of_nvidia(beside: tuple[str, ...]) -> None:
+    """PyTorch 1.9.1, as the index has it, and its cell with ``cuda: wheels``."""
+    lock = recipe_cells.ROOTFS_WHEELS
+    wheels = [recipe_cells.wheel(name, "1.9.1") for name in ("torch", *beside)]
+    alone = replace(
+        lock, cell=replace(lock.cell, frameworks=("torch==1.9.1",)), wheels=(*wheels, recipe_cells.PIP)
+    )
+    text = render(alone, probe=recipe_cells.PROBE, version="0.1.0").files["Dockerfile"].content.decode()
+    assert "nvidia/*/lib" not in text
+    assert "nvidia/*/lib" in rendered("rootfs-wheels").files["Dockerfile"].content.decode()
 
 
 def test_history_in_the_words_of_buildkit() -> None:

@@ -11,10 +11,10 @@ from facts_shelf import Shelf
 from lock_values import lock_deb, lock_registry_base
 
 from builder.core.errors import CellError
-from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
-from builder.plan.facts.reading.wheel_modules import _Shelved
+from builder.plan.facts.reading.wheel_modules import _first, _Shelved
 from builder.plan.facts.reading.wheel_modules_read import opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -275,6 +275,14 @@ def breaks_after(number: int, get):
         return get(url, **options)
 
     return got
+
+
+@pytest.mark.parametrize("first", [0, 1, 38, 70, 73])
+def test_it_is_found_however_many_releases_lack_it(first: int) -> None:
+    """huggingface-hub has 74 minor releases before 2.4, and 38 of them have no HfFolder."""
+    older = [Wheel(name="giver", version=f"0.{n}", file="", sha256="", size=0) for n in range(74)]
+    assert _first(older, lambda number: number >= first) == f"0.{first}"
+    assert _first(older, lambda _: False) == ""
 
 
 @pytest.mark.parametrize(("mine", "newest"), [("2.0", "1.5.1"), ("1.5.9", "1.5.1"), ("1.5.1", "1.5.0")])

@@ -415,9 +415,20 @@ def test_what_the_import_of_opencv_loads_is_named_though_its_extension_is_too_la
     ((_, text),) = asked("4.10.0.84", "libgl1")
     assert text.endswith("write libglib2.0-0 into `apt`")
     assert asked("4.10.0.84", "libgl1", "libglib2.0-0") == []
-    assert asked("4.2.0.34", "libc6") == [], "with Qt 4, which nobody looked into"
+    ((_, text),) = asked("4.2.0.34", "libc6")
+    assert text.endswith("write libsm6 and libxext6 and libxrender1 and libglib2.0-0 into `apt`"), "with Qt 4"
+    assert asked("3.4.9.31", "libc6") == [], "nobody looked into it"
     headless = WheelLinks(name="opencv-python-headless", version="4.10.0.84", files={})
     assert on_debian(cell, headless) == []
+
+
+def test_a_library_that_a_wheel_brings_itself_is_not_the_system_s(cell) -> None:
+    """soundfile 0.13.1 has wheels with libsndfile, and one for any system without."""
+    alone = WheelLinks(name="soundfile", version="0.13.1", files={})
+    ((outcome, text),) = on_debian(cell, alone)
+    assert (outcome, "write libsndfile1 into `apt`" in text) == ("impossible", True)
+    own = {"_soundfile_data/libsndfile_x86_64.so": LinkFile(soname="libsndfile.so.1")}
+    assert on_debian(cell, replace(alone, files=own)) == []
 
 
 def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(tmp_path, monkeypatch) -> None:

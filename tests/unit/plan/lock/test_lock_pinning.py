@@ -13,6 +13,7 @@ from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.observed import system_of, truth_of_base
 from builder.plan.lock.file import LISTED_EARLY, lock_order
 from builder.plan.lock.pinning import movable, pin, requirements
+from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
@@ -48,10 +49,38 @@ class Outside:
         self.asked.append(("index", args[0], options))
         return self.wheels
 
+    def offers(self, _name: str) -> tuple[IndexFile, ...]:
+        return ()
+
 
 def lock(outside: Outside, cell: Any, **options: Any) -> Any:
     options = {"workshop": None, "pythons": None} | options
     return pin(cell, index=outside, registry=outside, debian=outside, **options)  # type: ignore[arg-type]
+
+
+def test_a_release_that_is_for_older_pythons_alone_is_not_taken() -> None:
+    """torch 1.7.0 asks for dataclasses on each Python, whose 0.8 is for 3.6 alone and 0.6 for any."""
+    early, late = (
+        dataclasses.replace(lock_wheel("dataclasses"), version=version, sha256=version * 8, file=file)
+        for version in ("0.6", "0.8")
+        for file in [f"dataclasses-{version}-py3-none-any.whl"]
+    )
+
+    class Index(Outside):
+        def resolve(self, *args: Any, **options: Any) -> Any:
+            if isinstance(args[0], str):
+                return super().resolve(*args, **options)
+            self.asked.append(args)
+            return (early,) if "dataclasses!=0.8" in args[0] else (late,)
+
+        def offers(self, name: str) -> tuple[IndexFile, ...]:
+            return tuple(
+                IndexFile(name=one.file, url="", sha256=one.sha256, requires_python=python)
+                for one, python in ((late, ">=3.6, <3.7"), (early, None))
+            )
+
+    assert lock(Index(), lock_cell("a")).wheels == (early,)
+    assert lock(Index(), lock_cell("a", dependencies="listed")).wheels == (late,)
 
 
 def test_a_rootfs_cell() -> None:

@@ -191,6 +191,19 @@ def test_a_python_that_no_debian_has_is_a_standalone_one(tmp_path: Path) -> None
     assert (same.base, same.interpreter) == (SYSTEM, interpreter("3.12.1"))
 
 
+def test_a_python_that_nobody_has_is_served_by_the_oldest_debian(tmp_path: Path) -> None:
+    class Catalogue:
+        def pin(self, version: str, _platform: str, **_: Any) -> StandalonePython:
+            raise CellError(f"uv's catalogue has no Python {version}")
+
+    works = Works(tmp_path / "tiny.whl")
+    run(works, python="3.7", base=None, pythons=Catalogue())
+    (oldest,) = works.systems
+    assert (oldest.base.suite, oldest.interpreter) == ("bullseye", None)
+    with pytest.raises(CellError, match=r"no Python 3\.99"):
+        run(works, python="3.99", base=None, pythons=Catalogue())
+
+
 def test_a_lock_says_which_python_built(tmp_path: Path) -> None:
     wheel = built_wheel()
     assert wheel.source is not None

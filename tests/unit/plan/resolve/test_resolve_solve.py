@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from packaging.requirements import Requirement
@@ -63,6 +64,14 @@ def test_the_best_proposal(requirements, options, frameworks, tmp_path) -> None:
     assert [cell.inputs() for cell in cells] == [one.cell.inputs() for one in found]
     assert [cell.gpus for cell in cells] == [options.get("gpus", ())] * len(cells)
     assert all(Outcome.of(check(cell)) is one.outcome for cell, one in zip(cells, found, strict=True))
+
+
+def test_a_list_of_a_hundred_packages_is_a_matrix_that_is_read(tmp_path) -> None:
+    (found, *_) = proposals("torch==2.10.*")
+    pins = tuple(f"a-package-of-some-length-{number}==1.2.{number}" for number in range(100))
+    many = replace(found, cell=replace(found.cell, pip=pins))
+    (tmp_path / "resolved.yaml").write_text(to_matrix_yaml([many]))
+    assert load(tmp_path / "resolved.yaml").cells[0].pip == pins
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from builder.core.errors import CellError, FaultError, NoSolutionError, NothingP
 from builder.core.import_proof import Missing
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
 from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
@@ -466,6 +467,66 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert len(read) == 1
 
 
+@pytest.mark.parametrize(
+    ("told", "bound"), [({"older": "0.36.2"}, "giver<=0.36.2"), ({"generated": "3.18.0"}, "giver<4")]
+)
+def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
+    monkeypatch, told: dict[str, str], bound: str
+) -> None:
+    """gradio 4.41.0 takes huggingface_hub.HfFolder, and bounds huggingface-hub from below alone; so does
+    tensorboardX 2.0 protobuf, which refuses its generated code from 4.21 on.
+    """
+    demand = demanded("torch", python="3.12")
+    (proposal, *_) = search(demand).possible
+    gone = Missing(
+        "taker", 1, "giver", "gone", root="taker", taker="taker", path="taker.py", giver="giver", **told
+    )
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    def read_set(_cache, cell, _wheels, _index):
+        lacks = () if heeds and bound in cell.pip else (gone,)
+        return Truth(imports=lacks, unproven=None)
+
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
+    heeds = True
+    (found,), refused = proving.prove([proposal], demand, Anything(), 1)
+    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, bound), None, [])
+    heeds = False
+    found, refused = proving.prove([proposal], demand, Anything(), 1)
+    assert (found, len(refused)) == ([], 1)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_against_it(
+    monkeypatch, more: bool
+) -> None:
+    """opencv-python loads libGL: `rtbuild lock` refused what `rtbuild resolve` had proposed."""
+    demand = demanded("torch", python="3.12")
+    (proposal, *_) = search(demand).possible
+    lacks = Finding(Outcome.IMPOSSIBLE, "loads libGL.so.1", rule="links", apt=("libgl1",))
+    other = Finding(Outcome.IMPOSSIBLE, "another torch", rule="links")
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    def check(cell, _truth, **_options):
+        return (*(() if "libgl1" in cell.apt else (lacks,)), *((other,) if more else ()))
+
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "page", lambda *_: ())
+    monkeypatch.setattr(proving.ReadingCache, "read_set", lambda *_: Truth(unproven=None))
+    monkeypatch.setattr(proving, "check", check)
+    found, refused = proving.prove([proposal], demand, Anything(), 1)
+    assert [one.cell.apt for one in found] == ([] if more else [("libgl1",)])
+    assert len(refused) == more
+
+
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
     monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
@@ -473,6 +534,7 @@ def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
     assert found.proposal.unasked == "no answer"
+    assert all(change.reason for change in found.changes)
     assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
 
 
