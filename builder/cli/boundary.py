@@ -1,4 +1,4 @@
-"""The one place where errors become exit codes and text."""
+"""Errors become exit codes and text here, and nowhere else."""
 
 import errno
 import math
@@ -95,7 +95,7 @@ def _failed(
 
 
 def _places(error: RtbuildError) -> list[dict[str, Any]]:
-    """Where in a matrix file something is wrong, one row for each error."""
+    """One row for each place in a matrix file that an error names."""
     return [
         {
             "file": str(one.span.file),

@@ -96,7 +96,7 @@ def divided_size(message: str) -> str | None:
 
 
 def hint(words: Sequence[str], option: str | None) -> str | None:
-    """What there is in the place of an option, else of a command, that is none; None if unknown."""
+    """A hint for an option, else a command, that rtbuild does not have; None if no row names it."""
     if option is not None:
         return OPTIONS.get(option)
     named = next((word for word in words if not word.startswith("-")), "")

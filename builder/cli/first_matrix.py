@@ -1,4 +1,6 @@
-"""What commands ask :mod:`builder.plan.resolve` about, and the matrix of the best cell that it finds."""
+"""Questions of several commands to :mod:`builder.plan.resolve`, and the matrix of the best cell that it
+finds.
+"""
 
 import re
 import shlex
@@ -36,7 +38,7 @@ _OTHER_BASES = 10
 
 
 def asked_machine(gpus: Sequence[str], driver: str | None, platform: str | None = None) -> AskedMachine:
-    """The one asked about; this machine, if neither cards nor a driver are asked and there are any cards.
+    """The machine that is asked about; this one, if neither cards nor a driver are named and it has cards.
 
     Raises UsageError for a card or a platform that no table has.
     """

@@ -173,7 +173,7 @@ def _cell(word: str, matrices: list[Path] | None) -> Cell | None:
 
 
 def _cells(matrices: list[Path] | None) -> list[Cell]:
-    """Those that can be built of these matrices, else of the folder's, if there are any."""
+    """The cells that can be built of these matrices, else of the matrices in this folder, if it has any."""
     if not matrices and not opt.matrix_files():
         return []
     return [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
@@ -253,7 +253,7 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
 
 
 def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
-    """What the container prints is talk; the document is printed once the address is known."""
+    """Pass on the lines of the container; the document is printed once its address is known."""
     for line in printed:
         if "/?token=" in line and document["address"] is None:
             document["address"] = line.strip()

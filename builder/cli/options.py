@@ -181,8 +181,8 @@ def choose(
 def choose_to_write(
     given: list[Path] | None, select: list[str] | None, skip: list[str] | None
 ) -> tuple[list[Matrix], tuple[Cell, ...]]:
-    """The same, for what is written by a cell's id: a cell that two files have alike counts once, as the
-    first of them has it. UsageError for an id that stands for different cells.
+    """As :func:`choose`, for output that is written by a cell's id: a cell that two files have alike counts
+    once, as the first of them has it. UsageError for an id that stands for different cells.
     """
     matrices, cells = choose(given, select, skip)
     files = {matrix.name: matrix.path for matrix in matrices}
@@ -211,7 +211,7 @@ def of_file(cell: str, matrices: list[Path] | None) -> tuple[str, list[Path] | N
 
 
 def choose_one(matrices: list[Matrix], text: str) -> Cell:
-    """The one cell that an id or a glob names. UsageError for several."""
+    """The cell that an id or a glob names. UsageError for none or several."""
     from builder.plan.matrix import select
 
     chosen = select([cell for matrix in matrices for cell in matrix.cells], select=(text,)).chosen

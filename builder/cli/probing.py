@@ -50,7 +50,7 @@ def ask_probe(*arguments: str, said: str | None = None) -> int:
 
 
 def _about(text: str) -> str:
-    """What to type for a text that is no cause and no message."""
+    """A hint for a text that is neither a cause nor a message."""
     from builder.plan.facts.tables import load
 
     words = set(re.findall(r"[a-z][\w-]*", text.lower()))

@@ -1,4 +1,5 @@
-"""Which card a name means, as drivers print it and people write it, and the names in a text.
+"""Names of cards, as drivers print and people write them: the card that a name means, and the names in a
+text.
 
 The known cards are data: ``facts/tables/gpus.toml``. The probe takes this module in
 (:mod:`builder.image.recipe.probe_file`), so it needs nothing but the standard library of Python 3.6.

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def canonical_json(document: object) -> bytes:
-    """The one byte form of a JSON document: sorted keys, no blanks, UTF-8. What digests are made of."""
+    """The canonical bytes of a JSON document, from which digests are made: sorted keys, no blanks, UTF-8."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

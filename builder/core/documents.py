@@ -74,7 +74,7 @@ def parse_json(content: bytes | str, *, strict: bool = False) -> Any:
 
 
 def parse_object(content: bytes | str, *, strict: bool = False) -> dict[str, Any]:
-    """The same for a document that must be an object."""
+    """As :func:`parse_json`, for a document that must be an object."""
     found = parse_json(content, strict=strict)
     if not isinstance(found, dict):
         raise MalformedError("it is no JSON object")

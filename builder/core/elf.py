@@ -168,7 +168,7 @@ def elf_segments(read: "Callable[..., bytes]") -> "list[Segment]":
 
 
 def place_in_file(address: int, segments: "list[Segment]") -> int:
-    """Where in the file something is that the loader finds at this address."""
+    """The offset in the file of an address in the loaded library. Raises ValueError."""
     for one in segments:
         if one.kind == LOAD_SEGMENT and one.address <= address < one.address + one.length:
             return int(one.offset + address - one.address)
@@ -340,7 +340,8 @@ def _defined_of(
     values: "dict[int, int]",
     names: int,
 ) -> "set[bytes] | None":
-    """As the loader finds a symbol: by DT_GNU_HASH, without the table of all that there are.
+    """The wanted symbols that a library defines, found as the loader does by DT_GNU_HASH, without the whole
+    table.
 
     https://sourceware.org/git/?p=glibc.git;a=blob;f=elf/dl-lookup.c
     """

@@ -1,4 +1,4 @@
-"""The one boundary around the work on one item of many: a cell, tag, statement, label, report, file.
+"""The boundary around the work on one item of many: a cell, tag, statement, label, report, file.
 
 An item's exception is the item's own failure, whatever its class: the run goes on with the other items. Exit
 code 70 is left for faults that no item owns.

@@ -46,7 +46,7 @@ def names_gone(tree: ast.Module, text: str) -> tuple[set[str], set[str]]:
 
 
 class Given(NamedTuple):
-    """What a module's ``__getattr__`` returns something for."""
+    """The names for which a module's ``__getattr__`` returns something."""
 
     names: set[str]
     makers: set[str]
@@ -210,7 +210,7 @@ class _Asked:
         """Variables with what the module has."""
 
     def block(self, body: list[ast.stmt]) -> _End:
-        """What these statements do for every name but those that they add to ``found``."""
+        """The end of these statements for every name but those that they add to ``found``."""
         end: _End
         for statement in body:
             match statement:
@@ -458,7 +458,7 @@ def _calls(tree: ast.Module, above: dict[int, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _stored(node: ast.AST, above: Mapping[int, ast.AST]) -> tuple[set[str], bool]:
-    """What a use of the dictionary stores in it, and whether that is not known."""
+    """The names that a use of the dictionary stores in it, and whether others may be among them."""
     parent = above[id(node)]
     if isinstance(parent, ast.Subscript) and parent.value is node:
         if isinstance(parent.ctx, ast.Load | ast.Del):

@@ -1,4 +1,4 @@
-"""What the dynamic loader will do: the file that each library gets, worked out without loading one.
+"""The dynamic loader's choice of a file for each library, worked out without loading one.
 
 The rules are those of glibc's ``dl-load.c``, ``dl-deps.c``, ``dl-version.c`` and ``dl-lookup.c``
 (https://sourceware.org/git/?p=glibc.git;a=tree;f=elf). A name that is loaded already is that library: by its
@@ -84,7 +84,7 @@ def _once(read: "Callable[[], object] | None") -> "Callable[..., object] | None"
 
 
 def remembered(facts: ElfFile) -> ElfFile:
-    """The same facts, each of whose tables is read once."""
+    """Equal facts, each of whose tables is read once."""
     asked, offered, symbols = [_once(read) for read in (facts.asked, facts.offered, facts.symbols)]
     return facts._replace(asked=asked, offered=offered, symbols=symbols)
 
@@ -113,7 +113,7 @@ class DiskView(object):
         return self._folders[folder]
 
     def key(self, path: str) -> "tuple[int, int] | None":
-        """The same for two paths of one file; None for no file."""
+        """The identity of a file, equal for all paths to it; None for no file."""
         if path not in self._keys:
             try:
                 about = os.stat(path)
@@ -413,7 +413,7 @@ class LinkProcess(object):
     # -- the search
 
     def find(self, name: str, asker: "Loaded | None" = None) -> Found:
-        """Where the loader finds a name that is not loaded."""
+        """The file that the loader finds for a name that is not loaded."""
         if "/" in name:
             text = self._expand(name, asker) if asker is not None else name
             if text is None:

@@ -31,7 +31,7 @@ _RUNTIME = re.compile(r"libcudart[^/]*\.so\.(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class LinkFile:
-    """What the loader goes by, of one library; plain values, which JSON can hold."""
+    """The parts of a library that the loader goes by; plain values, which JSON can hold."""
 
     soname: str | None = None
     needed: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class LinkFile:
     """Versions of its own symbols; None if they have none."""
 
     def elf(self) -> ElfFile:
-        """As the proof takes it; its symbols are unread."""
+        """The file as the proof takes it; its symbols are unread."""
         return NO_LIBRARY._replace(
             kind=3,
             soname=self.soname,
@@ -144,7 +144,7 @@ class SharedPath:
 
 @dataclass(frozen=True, kw_only=True)
 class FileProof:
-    """What an import of a wheel gets when it opens one of its files, its frameworks being loaded."""
+    """The result of an import of a wheel that opens one of its files, its frameworks being loaded."""
 
     wheel: str
     file: str
@@ -242,7 +242,7 @@ def prove(
 def _opened(
     process: LinkProcess, path: str, copies: Mapping[str, int], unread: Collection[str]
 ) -> tuple[Opened, bool]:
-    """What opening a file gives, and whether a failure is one whatever was imported before."""
+    """The result of opening a file, and whether a failure is one whatever was imported before."""
     before = [one.path for one in process.loaded]
     trial = process.fork()
     opened = process.open(path)

@@ -57,7 +57,7 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class Cuda:
-    """Where CUDA and cuDNN come from: the base image, NVIDIA's wheels, or nowhere (a CPU image).
+    """The source of CUDA and cuDNN: the base image, NVIDIA's wheels, or none (a CPU image).
 
     ``packages`` are requirement strings for ``wheels``; empty if the framework brings its own pins.
     """
@@ -155,7 +155,7 @@ class Cell:
         return (*self.apt, *(name for name in ("g++", "gcc", *headers) if name not in named))
 
     def suites(self) -> tuple[str, ...]:
-        """What verification runs: ``conv``, and what the matrix names."""
+        """The suites that verification runs: ``conv``, and those that the matrix names."""
         return tuple(name for name in SUITES if name in {"conv", *self.verify})
 
     @property

@@ -106,7 +106,7 @@ def additions(content: bytes, module: str, *, package: bool = False) -> Addition
 
 
 def additions_of(tree: ast.Module, module: str, package: str) -> Additions:
-    """The same, of a source that was parsed. Raises RecursionError."""
+    """As :func:`additions`, of a source that was parsed. Raises RecursionError."""
     walk = _AddingWalk(module, package)
     walk.scope(tree.body, [_BoundNames(tree.body, package)])
     return Additions(

@@ -1,4 +1,4 @@
-"""Where rtbuild's own files are, in a checkout as in an installed wheel, and where the caches are."""
+"""The folders of rtbuild's own files, in a checkout as in an installed wheel, and of its caches."""
 
 import os
 import re

@@ -126,7 +126,7 @@ def holds(parsed: Requirement, values: dict[str, str]) -> bool:
 
 
 def pinned(parsed: Requirement) -> str | None:
-    """The one version that a requirement names with ``==`` and without a wildcard, else None."""
+    """The version that a requirement names with ``==`` and without a wildcard, else None."""
     for clause in parsed.specifier:
         if clause.operator in {"==", "==="} and not clause.version.endswith(".*"):
             return clause.version if re.match("v?[0-9]", clause.version) else None
@@ -134,7 +134,7 @@ def pinned(parsed: Requirement) -> str | None:
 
 
 def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
-    """The one version that pins name of a distribution; None for a range, or for two."""
+    """The version that pins name of a distribution; None for a range, or for two."""
     found = {
         pinned(parsed)
         for line in lines

@@ -361,5 +361,5 @@ def _end_staged(cell_run: CellRun, staged: Staged, *, verifies: bool) -> CellRes
 
 
 def log_path(results: Path, cell: Cell) -> Path:
-    """Where the build log of a cell goes; ids are legal tags, so they are legal file names too."""
+    """The path of a cell's build log; ids are legal tags, so they are legal file names too."""
     return results / "logs" / re.sub(r"[^A-Za-z0-9._-]", "-", cell.matrix) / f"{cell.id}.log"

@@ -82,7 +82,7 @@ class StageStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """What is said to people: lines of programs, servers and images among it."""
+    """A line for people: those of programs, servers and images among it."""
 
     text: str
 
@@ -119,7 +119,7 @@ class SpanStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanFinished:
-    """It ended, well or not, in the same thread. Spans of one thread are one inside another."""
+    """A span ended, well or not, in the thread that began it. Spans of one thread are nested."""
 
     name: str
     cell: str = ""

@@ -54,7 +54,7 @@ class LayerSource:
 
     @classmethod
     def named(cls, repository: str | None, key: str | None) -> LayerSource | None:
-        """As the options say; None without a repository. UsageError for one without a key."""
+        """The source that two options name; None without a repository. UsageError for one without a key."""
         if not repository:
             return None
         if not key:

@@ -370,7 +370,7 @@ def _make(cell_run: CellRun, context: RunContext, options: BuildOptions, recipe:
 
 @contextmanager
 def _set_aside(context: RunContext) -> Iterator[RunContext]:
-    """The same context with nothing made before, and a umask that leaves others nothing."""
+    """The same context over empty caches, and a umask that gives others no rights."""
     cache = context.stores.cache
     cache.mkdir(parents=True, exist_ok=True)
     sweep(cache, _AGAIN)

@@ -68,7 +68,7 @@ class MadeImages:
         return self._read(inputs).get("digest")
 
     def content(self, inputs: str) -> str | None:
-        """The same for :func:`builder.core.digests.content_of`, which identifies an engine's image."""
+        """Its :func:`builder.core.digests.content_of`, which identifies an engine's image, or None."""
         return self._read(inputs).get("content")
 
     def _read(self, inputs: str) -> dict[str, str]:
@@ -122,14 +122,14 @@ _NAMED = 3
 
 
 def _to_lock(matrices: Iterable[str], cells: Collection[Cell]) -> str:
-    """What to type for these cells; for all of the matrices without any."""
+    """The command line that locks these cells; without any, all cells of the matrices."""
     some = [word for cell in cells for word in ("-s", cell.id)] if len(cells) <= _NAMED else []
     return f"`{shlex.join(['rtbuild', 'lock', *matrices, *some])}`, and commit what it writes"
 
 
 @dataclass(eq=False)
 class Sources:
-    """Where the parts of images come from. Each client opens when it is needed, and most runs need few."""
+    """The sources of images' parts. Each client opens when it is needed, and most runs need few."""
 
     mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registries that are read from another host, by the first one's name."""
@@ -170,7 +170,7 @@ class Sources:
         return Pythons(self.cache)
 
     def workshop(self, cell_run: CellRun) -> Workshop:
-        """Where a cell's wheels are built from sources."""
+        """The workshop in which a cell's wheels are built from sources."""
         from builder.image.sdist import Workshop
 
         return Workshop(
@@ -180,7 +180,7 @@ class Sources:
 
 @dataclass(eq=False)
 class Stores:
-    """What rtbuild keeps between runs, on this machine."""
+    """The stores on this machine that rtbuild keeps between runs."""
 
     locks: Locks = field(default_factory=lambda: Locks(()))
     cache: Path = field(default_factory=resources.cache)

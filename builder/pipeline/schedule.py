@@ -164,7 +164,7 @@ def each(
 
 
 def _ended_by(error: CellError, cell_run: CellRun) -> CellError:
-    """What ended a cell. Whoever interrupts a run ends its children, too: what they then lack is no fault."""
+    """The error that ended a cell; cancelled if the run was, since an interruption ends its children, too."""
     if not cell_run.cancel.is_set() or isinstance(error, (CancelledError, FaultError)):
         return error
     return CancelledError(f"{cell_run.cell.id}: interrupted at {cell_run.current}")

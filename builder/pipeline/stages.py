@@ -142,14 +142,14 @@ def lock_cell(
 
 
 def _named_in(pinned: Pinned, names: frozenset[str]) -> frozenset[str]:
-    """Those of ``names`` that the locked cell has, as it spells them."""
+    """The ``names`` that the locked cell has, as it spells them."""
     from builder.plan.lock import movable
 
     return movable(pinned) & {text for name in names for text in (name, canonical(name))}
 
 
 def _moved(before: Pinned, now: Pinned, named: frozenset[str]) -> str:
-    """What is another one now, and of it what nobody named."""
+    """The packages that moved, those that nobody named apart, in words."""
     old = {canonical(wheel.name): wheel for wheel in before.wheels}
     new = {canonical(wheel.name): wheel for wheel in now.wheels}
     texts: tuple[list[str], list[str]] = [], []

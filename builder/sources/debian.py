@@ -339,7 +339,7 @@ _SUITES |= {"oldoldstable", "oldstable", "stable", "testing", "unstable"}
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteToday:
-    """What the lists of a suite, its updates and its security archive have of some packages."""
+    """Entries of some packages in the lists of a suite, its updates and its security archive."""
 
     newest: Mapping[str, str]
     """The newest version of each package; one that no list has is absent."""
@@ -507,7 +507,7 @@ class Debian:
             return self.archives
 
     def _place(self, uri: str) -> tuple[str, str]:
-        """Which archive an address lies in, and its path there. (``…/debian/`` does not begin the other.)"""
+        """The archive of an address, and the path there. (``…/debian/`` does not begin the other.)"""
         for archive, root in self._archives().items():
             if root and uri.startswith(root + "/"):
                 return archive, uri.removeprefix(root + "/")

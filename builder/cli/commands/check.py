@@ -87,7 +87,7 @@ def check(
 
 
 def _of_kernels(found: Mapping[Cell, Sequence[Finding]]) -> Iterator[str]:
-    """What compiles nothing in a cell that works without: said once, and not for each cell."""
+    """Remarks on kernels that cells do not compile and do without; each is said once, not for each cell."""
     for findings in found.values():
         for finding in findings:
             if finding.rule == "kernels" and finding.outcome is Outcome.POSSIBLE:

@@ -49,7 +49,7 @@ def export(
 
 
 def _asking(extra: tuple[str, ...]) -> Place:
-    """Where the user's indexes and a cell's own have a file."""
+    """A function that gives the place of a file on the user's indexes and a cell's own."""
     index = functools.cache(lambda: Index.from_user().with_extra(extra))
 
     def place(file: Wheel | Sdist) -> tuple[str, str]:

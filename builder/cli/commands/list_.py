@@ -58,7 +58,7 @@ def list_(
 
 
 def _each(cells: Iterable[Cell], tell: Callable[[Cell], _Told], failed: list[str]) -> Iterator[_Told]:
-    """What is told of each cell; the message goes to ``failed`` for one of which nothing can be."""
+    """The rows of the cells; a cell without a row leaves its message in ``failed``."""
     for cell in cells:
         try:
             with item(cell.id):
@@ -98,8 +98,9 @@ def _jobs(cell: Cell, *, files: dict[str, str]) -> tuple[dict[str, Any], list[di
 def _job_matrices(
     jobs: Iterable[tuple[dict[str, Any], list[dict[str, Any]]]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """What ``fromJSON`` turns into job matrices: a job to build each cell, and one to verify it on each GPU
-    class that it claims, with the labels that a runner must have, in chunks that GitHub takes."""
+    """Job matrices for GitHub's ``fromJSON``: a job to build each cell, and one to verify it on each GPU
+    class that it claims, with the labels that a runner must have, in chunks that GitHub takes.
+    """
     build: list[dict[str, Any]] = []
     verify: list[dict[str, Any]] = []
     for one, several in jobs:

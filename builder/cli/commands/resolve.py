@@ -108,7 +108,7 @@ def _title(found: ProposedMatrix) -> str:
 
 
 def pip_line(cell: Cell) -> str | None:
-    """What pip installs for a cell; None where the system has to have CUDA, or a package is compiled."""
+    """pip's command line for a cell; None if the system has to have CUDA, or if a package is compiled."""
     if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
         return None
     return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)

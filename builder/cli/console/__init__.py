@@ -1,4 +1,4 @@
-"""What a person reads: lines, boards, tables and documents, on a terminal and in a pipe."""
+"""Output for people: lines, boards, tables and documents, on a terminal and in a pipe."""
 
 from typing import TYPE_CHECKING
 

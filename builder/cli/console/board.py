@@ -1,4 +1,6 @@
-"""What is redrawn in place on a terminal: the running cells of a run, and the counts of states of tasks."""
+"""Boards that are redrawn in place on a terminal: the running cells of a run, and the counts of states of
+tasks.
+"""
 
 import threading
 import time

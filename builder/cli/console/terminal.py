@@ -103,7 +103,7 @@ def show(*lines: str, hang: int | None = None) -> None:
 
 
 def print_json(document: Any, rows: str | None = None) -> None:
-    """The one document that ``--json`` puts on stdout; each entry of ``document[rows]`` takes one line.
+    """Print the document of ``--json`` to stdout; each entry of ``document[rows]`` takes one line.
 
     Indenting a thousand cells with their findings takes a third of a second.
     """

@@ -44,12 +44,12 @@ Totals = dict[str, float]
 
 
 def thread_totals() -> Totals:
-    """What the calling thread has used: processor seconds, bytes read from and written to disks."""
+    """Totals of the calling thread: processor seconds, bytes read from and written to disks."""
     return {"processor_s": time.thread_time(), **_bytes("/proc/thread-self/io")}
 
 
 def process_totals() -> Totals:
-    """The same of this process; ``programs_s`` is of the programs that it ran, and that have ended.
+    """Totals of this process; ``programs_s`` is of the programs that it ran, and that have ended.
 
     The kernel adds the bytes of a program to its parent's as it ends. ``times`` counts in ticks of 10 ms and
     may be behind the clock of a thread; the clock of the process is not (man 2 times, clock_getres).
@@ -63,7 +63,7 @@ def process_totals() -> Totals:
 
 
 def machine_totals() -> Totals:
-    """The same of the whole machine, an engine's daemon and strangers among it.
+    """Totals of the whole machine, an engine's daemon and other users' programs among it.
 
     From ``/proc/stat`` and ``/proc/vmstat`` (man proc_stat, proc_vmstat).
     """
@@ -306,7 +306,7 @@ class Trace:
         return rows
 
     def _counters(self) -> list[dict[str, Any]]:
-        """What process and machine used between two samples, by the second."""
+        """Rates of process and machine between two samples, by the second."""
         rows: list[dict[str, Any]] = []
         for before, after in zip(self._samples, self._samples[1:], strict=False):
             seconds = after.at - before.at

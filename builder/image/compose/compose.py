@@ -134,7 +134,7 @@ def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any
 
 
 def go_json(document: object) -> bytes:
-    """As Go's ``encoding/json`` writes it: no blanks, and HTML's own characters escaped."""
+    """JSON as Go's ``encoding/json`` writes it: no blanks, and HTML's own characters escaped."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

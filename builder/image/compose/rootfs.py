@@ -152,7 +152,7 @@ def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> 
 
 
 def lacks_for_rootfs() -> str | None:
-    """What this machine lacks for a rootfs base; None if nothing."""
+    """The tool for a rootfs base that this machine lacks, in words; None if it has all."""
     for tool in ("mmdebstrap", "dpkg-deb"):
         if shutil.which(tool) is None:
             return f"a rootfs base is made with {tool}, which this machine lacks"

@@ -184,14 +184,14 @@ class RootfsTree:
             target.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
-        """Where ``name`` goes; never outside of the folder, whatever links say."""
+        """The path of ``name``; never outside of the folder, whatever links say."""
         folder, _, base = name.rpartition("/")
         if base in ("", ".", ".."):
             raise CellError(f"a layer holds {name!r}, which is no plain path")
         return self.folder(folder) / base
 
     def folder(self, name: str) -> Path:
-        """Where a folder is, which is made if it is not there."""
+        """The path of a folder, which is made if it does not exist."""
         path = self._folders.get(name)
         if path is not None:
             return path

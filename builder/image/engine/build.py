@@ -47,7 +47,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """All that one build is told."""
+    """All arguments of one build."""
 
     context: Path
     tag: str

@@ -124,7 +124,7 @@ def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> Do
 
 
 def _sandbox() -> str:
-    """It is tried, since kernels and containers forbid namespaces."""
+    """Try the sandbox, since kernels and containers may forbid namespaces; its limits in words."""
     require()
     group = control_group(1 << 30, 64)
     by = "looking, five times a second" if group is None else f"a control group, version {group.version}"

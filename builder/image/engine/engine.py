@@ -59,7 +59,7 @@ _WORDS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where an engine answers, and with which certificates."""
+    """The address of an engine, with the certificates for it."""
 
     host: str
     tls: TLSConfig | None = None

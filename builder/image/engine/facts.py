@@ -106,7 +106,7 @@ def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -
 
 
 def without_engine() -> EngineFacts:
-    """What this machine alone tells, with Docker's defaults for the rest: for a command that is printed."""
+    """Facts of this machine alone, with Docker's defaults for the rest: for a command that is printed."""
     return EngineFacts(
         version="",
         store="containerd",

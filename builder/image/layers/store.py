@@ -113,7 +113,7 @@ class LayerStore:
         return path
 
     def blob(self, digest: str) -> Path:
-        """Where the blob with this digest is, or would be."""
+        """The path of the blob with this digest, whether it is there or not."""
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def lease(self, remote: RemoteLayers | None = None, counter: Counter | None = None) -> Lease:

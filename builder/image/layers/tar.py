@@ -421,7 +421,7 @@ class TarReader:
             yield piece
 
     def read(self) -> bytes:
-        """The same at once."""
+        """The whole content at once."""
         size, self._left = self._left, 0
         return self._take(size)
 

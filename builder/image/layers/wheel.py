@@ -189,7 +189,7 @@ class Archive(ExitStack[None]):
             raise self.error(f"{name!r} is no plain path inside the archive")
 
     def _data_start(self, entry: zipfile.ZipInfo) -> int:
-        """Where the data begins, by the header in front of it, which must name the same file."""
+        """The offset of the data, by the header in front of it, which must name the same file."""
         header = os.pread(self._file.fileno(), _LOCAL_HEADER, entry.header_offset)
         if len(header) < _LOCAL_HEADER or header[:4] != b"PK\x03\x04":
             raise self.error(f"{entry.filename} has no header where the table of contents says")
@@ -454,7 +454,7 @@ class Tree(Archive):
         return files | generated | {record.path: record}
 
     def _destination(self, name: str) -> str:
-        """Where pip puts a file of the archive."""
+        """The path at which pip puts a file of the archive."""
         top, _, rest = name.partition("/")
         if not (rest and top.endswith(".data")):
             return f"{SITE}/{name}"
@@ -528,7 +528,7 @@ def _made(path: str, content: bytes, mode: int) -> File:
 
 
 def _record_path(path: str) -> str:
-    """As ``RECORD`` writes it: relative to site-packages."""
+    """The path as ``RECORD`` writes it: relative to site-packages."""
     inside = path.removeprefix(f"{SITE}/")
     return inside if inside != path else "../../../" + path.removeprefix(f"{PREFIX}/")
 

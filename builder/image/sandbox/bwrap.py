@@ -65,7 +65,7 @@ def run(
     cancel: Event,
     advise: Callable[[str], str] = lambda _text: "",
 ) -> bytes:
-    """What ``program`` writes to standard output.
+    """Run ``program`` and return its standard output.
 
     ``advise`` makes an error's hint of what the program printed.
 
@@ -153,7 +153,7 @@ def _run(
 def _plan(
     program: Sequence[str], view: View, env: Mapping[str, str], limits: Limits, tells: int
 ) -> dict[str, object]:
-    """What :mod:`.enter` is told."""
+    """The document that :mod:`.enter` reads."""
     sources = {"root": str(view.root)} | {place: str(path) for place, path in view.folders.items()}
     words = ["--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--hostname", "rtbuild", "--disable-userns"]
@@ -202,5 +202,5 @@ def run_script(script: str, root: Path, *, what: str, env: Mapping[str, str], ca
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """What a script sees: as in a RUN of BuildKit, and nothing of the user's own environment."""
+    """The variables of a script: those of a RUN of BuildKit, and none of the user's own."""
     return {"PATH": _PATH, "HOME": "/root", **given}

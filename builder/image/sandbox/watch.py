@@ -127,7 +127,7 @@ def _most_memory() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a program may use, in bytes unless it is said."""
+    """Limits of a program, in bytes unless another unit is named."""
 
     seconds: int = 600
     processes: int = 256
@@ -276,7 +276,7 @@ class Watched:
 
     @property
     def text(self) -> str:
-        """What was printed last."""
+        """The end of the output."""
         return b"".join(self._log).decode("utf-8", "replace")
 
     def tail(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a matrix resolves to, fixed by content: base digests, wheels and Debian packages by sha256."""
+"""Locks: a matrix resolved and fixed by content: base digests, wheels and Debian packages by sha256."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What has appeared or gone since a cell was locked: updates of its packages, withdrawn wheels, newer facts.
+"""Changes since a cell was locked: updates of its packages, withdrawn wheels, newer facts.
 
 Nothing is changed: `rtbuild lock --upgrade` or ``--upgrade-only`` does that. A question that got no answer
 is told apart in :class:`Outdated`.``unknown``, for silence is no sign that there is nothing newer.
@@ -303,7 +303,9 @@ def _cudnn(wheel: Wheel, newer: Version, why: str) -> LockChange:
 
 
 def _asked_of(wheel: Wheel, pinned: Pinned) -> Iterator[tuple[str, Requirement]]:
-    """Who in the set asks for versions of a package, by the metadata of its frameworks, and its matrix."""
+    """The requirements that others in the set have of a package, each with who asks: its frameworks'
+    metadata, the matrix.
+    """
     cell, name = pinned.cell, canonical(wheel.name)
     for by, text, extras in _all_asked(pinned):
         parsed = requirement(text)
@@ -316,7 +318,9 @@ def _asked_of(wheel: Wheel, pinned: Pinned) -> Iterator[tuple[str, Requirement]]
 
 
 def _all_asked(pinned: Pinned) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Who asks, for what, and the extras that judge its marker; of wheels as read, and as on record."""
+    """Each requirement in the set: who asks, for what, and the extras that judge its marker; of wheels as
+    read, and as on record.
+    """
     cell = pinned.cell
     wanted = [parsed for text in framework_texts(cell) if (parsed := requirement(text)) is not None]
     extras = {canonical(parsed.name): ("", *sorted(parsed.extras)) for parsed in wanted}

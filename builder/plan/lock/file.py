@@ -100,7 +100,7 @@ class LockedPython(_Strict):
 
 
 class LockedSource(_Strict):
-    """What a wheel is built from, for one that no index has."""
+    """The source of a wheel that no index has."""
 
     sdist: str = Field(description="Key of `sdists`.")
     requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
@@ -135,7 +135,7 @@ class LockedDeb(_Strict):
 
 
 class LockedImage(_Strict):
-    """What a registry image's config says, under the digest of its manifest."""
+    """The parts of a registry image's config that a lock keeps, under the digest of its manifest."""
 
     env: dict[str, str]
     labels: dict[str, str]
@@ -189,7 +189,7 @@ class Document(_Strict):
 
 
 class LockStatus(enum.StrEnum):
-    """Where a cell stands in the lock."""
+    """The state of a cell in the lock."""
 
     FRESH = "fresh"
     STALE = "stale"
@@ -289,7 +289,7 @@ def status(cell: Cell, entries: Mapping[str, LockEntry]) -> LockStatus:
 
 
 def state(cell: Cell, entries: Mapping[str, LockEntry]) -> str:
-    """Where a cell stands in a lock, in words: ``stale: the base was …``, as far as the entry tells."""
+    """The state of a cell in a lock, in words: ``stale: the base was …``, as far as the entry tells."""
     found = status(cell, entries)
     if found is LockStatus.MISSING:
         return "missing: it is not in the lock" if entries else "missing: there is no lock yet"
@@ -462,7 +462,7 @@ def _layout(value: Any, indent: str = "") -> str:
 
 
 def _sources(wheels: Iterable[Wheel]) -> tuple[WheelSource, ...]:
-    """Those of wheels that are built, and of the built ones that their builds require."""
+    """The sources of wheels that are built, and of the built ones that their builds require."""
     found = {wheel: wheel.source for wheel in sorted(wheels) if wheel.source}
     inner = {one: one.source for source in found.values() for one in source.requires if one.source}
     return tuple((inner | found).values())  # of one wheel that both have, the image's

@@ -186,7 +186,7 @@ def _python(
     upgrade: Collection[str] | bool,
     note: Callable[[str], None],
 ) -> StandalonePython:
-    """The one that was locked before, if it fits and nothing moves it; else the newest."""
+    """The Python that was locked before, if it fits and nothing moves it; else the newest."""
     kept = previous.python if previous is not None and previous.cell.platform == cell.platform else None
     wanted = cell.named_python
     moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
@@ -198,7 +198,7 @@ def _python(
 
 
 def requirements(cell: Cell) -> tuple[str, ...]:
-    """All that is asked of the package index; ``pip`` itself is in every image."""
+    """All requirements for the package index; ``pip`` itself is in every image."""
     return tuple(dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip, "pip")))
 
 

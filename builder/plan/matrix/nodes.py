@@ -213,7 +213,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Where an error was noted already; readers pass over it."""
+    """A node with an error that was noted already; readers pass over it."""
 
     span: Span
 

@@ -1,4 +1,4 @@
-"""Which cells a command works on: globs over ids, and a reason for each cell that is left out.
+"""Selection of cells: globs over ids, and a reason for each cell that is left out.
 
 Globs are those of a shell: ``*``, ``?``, ``[…]`` and nested ``{a,b}``; upper and lower case differ.
 """

@@ -125,7 +125,8 @@ def _place(path: Path, number: int, places: Mapping[str, str], key: str) -> str:
 
 
 def _places(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Where values stand, as ``:12:11``: the document's own keys, and those of each of its ``[[packages]]``.
+    """The places of values, as ``:12:11``: the document's own keys, and those of each of its
+    ``[[packages]]``.
 
     A package's header is at ``""``. Python's reader of TOML tells no places.
     """
@@ -303,7 +304,7 @@ def _package(line: str) -> CondaPackage:
 
 
 def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, text: str) -> Wishes:
-    """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
+    """The environment's frameworks for the same CUDA in wheels, and the other Python packages beside them.
 
     ``text`` is that of the file, where the places of pip's lines are looked up.
     A name without a version stays open: the newest that fits.

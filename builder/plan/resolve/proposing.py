@@ -491,7 +491,7 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
 
 
 def _with_torch(demand: Demand) -> str:
-    """What to type for the same beside PyTorch: the packages themselves, where they are few."""
+    """The command line for the same beside PyTorch: with the packages, if they are few."""
     words = ["rtbuild", "resolve", "torch", *map(str, demand.companions)]
     return f"`{shlex.join(words)}`" if len(words) <= _WORDS else "`rtbuild resolve torch` with the same"
 

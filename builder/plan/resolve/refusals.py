@@ -111,7 +111,7 @@ def against(demand: Demand, available: Available = None) -> str:
 
 
 def _culprits(demand: Demand, first: First, ask: Callable[[Demand], Search], *, left_open: bool) -> list[str]:
-    """The one demand, or the first two, that cannot be met even without the others.
+    """The demand, or the first two, that cannot be met even without the others.
 
     Unless the whole is ``left_open``, they are refused for certain, too: a driver that is too old for a card
     may do for one that nobody named.
@@ -298,7 +298,7 @@ class Newest:
 
     @property
     def since(self) -> str | None:
-        """That release."""
+        """The version of the release that ``dropped`` is about."""
         return self.refused.row.version if self.refused is not None else None
 
     @property
@@ -320,7 +320,7 @@ class LastRelease:
     """For a bare branch: a driver of it, and what runs from that one on; None if nothing newer does."""
 
     def lines(self, on: str) -> list[str]:
-        """What a person reads, with the sources; nothing where the newest release runs."""
+        """Lines for people, with the sources; none if the newest release runs."""
         said = []
         for newest, where in ((self.anywhere, ""), (self.default, " that the default index has")):
             if newest.dropped is None or newest.refused is None:

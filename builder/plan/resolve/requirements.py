@@ -91,7 +91,7 @@ def _several(text: str) -> list[str]:
 
 
 def _as_in(text: str) -> str:
-    """What was probably meant by a text that is no requirement."""
+    """A hint for a text that is no requirement: the one that was probably meant."""
     other = _OTHERS.fullmatch(text)
     if other is None:
         return f"did you mean {' '.join(several)}?" if (several := _several(text)) else _AS_IN
@@ -124,7 +124,7 @@ class NamedRequirement:
         return str(self.parsed)
 
     def bound(self, specifier: str, *, extras: bool = True) -> Self:
-        """The same package with other bounds, whatever its marker; with the same ``extras``, or with none."""
+        """The package with other bounds, whatever its marker; with the same ``extras``, or with none."""
         kept = f"[{','.join(sorted(self.parsed.extras))}]" if extras and self.parsed.extras else ""
         return replace(self, parsed=Requirement(f"{self.parsed.name}{kept}{specifier}"))
 

@@ -1,4 +1,4 @@
-"""What would do: the nearest requirements that the rules and the resolver accept.
+"""The nearest requirements that the rules and the resolver accept, for some that they refuse.
 
 Frameworks move first, to the nearest release that is possible; then, Python by Python, each other package
 that the resolver names gives up its bounds, and is brought back as near as it goes. The Python that leaves
@@ -263,7 +263,7 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
 
 
 def _pythons(framework: NamedRequirement, demand: Demand) -> Iterator[str]:
-    """Those of the demand that a release on record of one of its frameworks has wheels for."""
+    """The demand's Pythons for which a release on record of one of its frameworks has wheels."""
     every = {python for row in load().table(framework.name).rows for python in row.python}
     return filter(demand.takes_python, every)
 
@@ -474,13 +474,13 @@ def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] 
 
 
 def _with_pins(kept: Kept, ask: Callable[[_Changed], Answer]) -> Kept:
-    """The same with the versions that were found: what is told is what is written."""
+    """The substitution with the versions that were found: the matrix has what is told."""
     answer = ask(_at_versions(kept))
     return kept if isinstance(answer, str) else replace(kept, proposal=answer[0], wheels=answer[1])
 
 
 def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement | None]:
-    """What is asked for by a name that no distribution has: opencv."""
+    """Distributions in place of names that none has, such as opencv."""
     rows = load().mistaken_names
     wrong = [name for name in mine if name in rows and rows[name].outcome == "impossible"]
     plain = {name: rows[name].instead for name in wrong if rows[name].versions is None}
@@ -537,7 +537,7 @@ def _first(message: str) -> Callable[[str], tuple[bool, int]]:
 
 
 def _changes(kept: Kept, mine: Mapping[str, NamedRequirement]) -> Iterator[Substitution]:
-    """What became of each, with the version that the set of wheels has, and why it is not as asked."""
+    """The change of each requirement, with the version that the set of wheels has, and the reason."""
     for name, other in kept.changed.items():
         version = kept.version(other.name if other is not None else name)
         why = kept.reasons.get(name, "")
@@ -552,7 +552,7 @@ def _changes(kept: Kept, mine: Mapping[str, NamedRequirement]) -> Iterator[Subst
 def _brought_back(
     kept: Kept, mine: Mapping[str, NamedRequirement], ask: Callable[[_Changed], Answer], index: Index
 ) -> Kept:
-    """The same with fewer and smaller changes; those that were left out come first.
+    """The substitution with fewer and smaller changes; requirements that were left out come first.
 
     A resolver that is left free takes the newest release: of ``transformers~=4.4.2`` one of five years later.
     ``ask`` gives the set of wheels with such changes, or why there is none.

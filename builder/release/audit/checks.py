@@ -159,7 +159,7 @@ _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 
 @dataclass(frozen=True)
 class Ruled:
-    """What the compatibility rules say of this machine."""
+    """The findings of the compatibility rules for this machine."""
 
     findings: tuple[AuditFinding, ...]
     sure: bool = False
@@ -249,7 +249,7 @@ def ruled(
     gpu: str | None,
     driver: str | None,
 ) -> Ruled:
-    """What the compatibility rules say of this machine."""
+    """Ask the compatibility rules about this machine."""
     pinned = pinned_of(provenance) if provenance is not None else None
     if pinned is None:
         why = "no provenance says what is in the image, so the rules cannot be asked"

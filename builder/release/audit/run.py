@@ -221,7 +221,9 @@ def verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iter
 
 
 def _unread(gathered: Gathered, judged: Weighed) -> Iterator[AuditFinding]:
-    """What a registry lists and does not give, or rtbuild cannot judge, may be the word against it."""
+    """Findings for documents that a registry lists and does not give, or that rtbuild cannot judge: one may
+    be against the image.
+    """
     if count := judged.unread or gathered.unread:
         yield (fails if judged.unread else mind)(
             "unread",

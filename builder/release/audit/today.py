@@ -1,4 +1,4 @@
-"""What is out of date today in locks and in published images; each archive, index and page is asked once."""
+"""Locks and published images against today's releases; each archive, index and page is asked once."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator

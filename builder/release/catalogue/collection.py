@@ -198,7 +198,7 @@ def _has_its_tag(image: CataloguedImage) -> bool:
 
 
 def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]:
-    """Where each cell was published last: its name, digest, and the digests that it had before."""
+    """The last publication of each cell: its name, digest, and the digests that it had before."""
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for path in sorted(results.glob("publication-*.json"), reverse=True)[:1000]:  # the newest
         with noted(notes, str(path)):

@@ -1,4 +1,4 @@
-"""What the compatibility rules say of every release on every kind of card."""
+"""The compatibility rules' answers for every release on every kind of card."""
 
 import functools
 import re
@@ -43,7 +43,7 @@ def cards_of() -> tuple[Card, ...]:
 
 
 def _spelled(name: str, *, consumer: bool) -> str:
-    """As drivers print the name, which a table's leaves out what tells no cards apart of."""
+    """The name as drivers print it; the tables leave out words that tell no cards apart."""
     words = re.sub(r"^(RTX|GTX|GT|MX)(?=\d)", r"\1 ", name.replace("-", " "))
     if words.startswith(("GeForce", "Quadro", "Jetson", "GRID", "Tesla")):
         return f"NVIDIA {words}"
@@ -204,7 +204,7 @@ def _packages_on(cell: Cell, models: tuple[str, ...]) -> Judgement:
 
 
 def branches_of(releases: Sequence[Release], cards: Sequence[Card]) -> Iterator[Branch]:
-    """What fits each driver branch on record, the newest branch first.
+    """The releases that fit each driver branch on record, the newest branch first.
 
     A branch stands for its first release, and a card for its compute capability, unless it is bound to a
     platform: then its own name is asked.

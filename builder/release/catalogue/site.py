@@ -191,7 +191,7 @@ def _difference(mine: Mapping[str, str], other: Mapping[str, str]) -> dict[str, 
 
 
 def _common_data(catalogue: Catalogue) -> str:
-    """What the picker needs before a framework is chosen."""
+    """The data that the picker needs before a framework is chosen."""
     titles = {release.framework: release.title for release in catalogue.releases}
     data = {
         "capabilities": list(catalogue.capabilities()),

@@ -1,4 +1,4 @@
-"""What the catalogue knows, as values. Three answers that never blur: ran, possible, impossible."""
+"""The catalogue's knowledge as values. Three answers that never blur: ran, possible, impossible."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """What a rule says, and the public sources of the values that it weighed."""
+    """A rule's remark, and the public sources of the values that it weighed."""
 
     rule: str
     text: str
@@ -252,7 +252,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """All that the site shows."""
+    """All contents of the site."""
 
     releases: tuple[Release, ...]
     cards: tuple[Card, ...]

@@ -35,7 +35,7 @@ class _Missing(pydantic.BaseModel):
 
 
 class Listed(pydantic.BaseModel, strict=True, frozen=True):
-    """What a runtime holds, and what is known of the packages that no index has.
+    """The packages of a runtime, and the facts of those that no index has.
 
     As much of a record as a comparison needs; :func:`builder.release.colab.imports.record` writes it.
     """

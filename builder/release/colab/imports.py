@@ -91,7 +91,7 @@ class Imported:
 
 
 def imported_frameworks() -> list[str]:
-    """What stands under ``framework`` of an import; the probe finds the others by itself."""
+    """The entries under ``framework`` of an import; the probe finds the others by itself."""
     return [row.distribution for row in load().registry if row.distribution is not None and row.colab]
 
 
@@ -168,7 +168,7 @@ def import_runtime(
 
 
 def _accepted(imported: Imported) -> Imported:
-    """The same with the bases on which its packages can work; of each other one the reason is said.
+    """The import with the bases on which its packages can work; for each other base the reason is said.
 
     Raises CellError if there is none.
     """
@@ -318,7 +318,9 @@ def matrix_text(imported: Imported) -> str:
 
 
 def _compiled(imported: Imported) -> list[str]:
-    """What was compiled in the release that the cell stands on, and the packages that it loads."""
+    """The packages that were compiled in the release that the cell stands on, and the packages that they
+    load.
+    """
     matches = sorted(imported.matching.found, key=lambda match: match.package.key)
     rows = [(match, match.compiled) for match in matches if match.compiled is not None]
     if not rows:
@@ -334,7 +336,7 @@ def _compiled(imported: Imported) -> list[str]:
 
 
 def _cuda(imported: Imported) -> list[str]:
-    """Where CUDA is from on a base without it: the list's own wheels of NVIDIA, else those of its frameworks.
+    """The source of CUDA on a base without it: the list's own wheels of NVIDIA, else those of its frameworks.
 
     Until August 2024 the lists name none: Colab's were Ubuntu's packages.
     """
@@ -377,7 +379,7 @@ def _asked(frameworks: Sequence[str]) -> list[str]:
 
 
 def record(imported: Imported) -> dict[str, Any]:
-    """What stands beside the matrix: the list, for ``rtbuild colab diff``, and why a package is missing."""
+    """The record beside the matrix: the list, for ``rtbuild colab diff``, and why a package is missing."""
     runtime, matching = imported.runtime, imported.matching
     compiled = {
         m.package.name: {"needs": list(m.compiled.needs), "libraries": list(m.compiled.libraries)}

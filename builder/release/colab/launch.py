@@ -36,7 +36,7 @@ _CACHE = "/home/colab/.cache"
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What decides how a container is started."""
+    """The facts of a machine that decide how a container is started."""
 
     docker: tuple[str, ...]
     """The docker client's command line as far as it names the engine."""

@@ -231,7 +231,7 @@ class _Asker:
         return _no(package, "other-build", f"the index's wheel of {wanted.public} {says}")
 
     def _plugins(self, package: PipPackage, wanted: Version) -> tuple[str, ...]:
-        """What stands on the index for ``jaxlib 0.4.26+cuda12.cudnn89``, if it is all there: since 2024 JAX's
+        """The plug-ins on the index for ``jaxlib 0.4.26+cuda12.cudnn89``, if all are there: since 2024 JAX's
         code for CUDA is a plug-in. https://docs.jax.dev/en/latest/changelog.html
         """
         cuda = re.match(r"cuda\d+", wanted.local or "") if package.key == "jaxlib" else None
@@ -332,7 +332,7 @@ def build_missing(
     suite: str | None = None,
     progress: Progress = lambda _text, _done, _of: None,
 ) -> Matching:
-    """The same, with a match in the place of each package that came out as a wheel; others say why not.
+    """The matching with the missing packages that could be built; each other one with the reason.
 
     What is not pure Python is compiled in the Debian release ``suite``, if this machine is of the runtime's
     kind: with the packages that the table of builds has for it, or with a compiler alone. ``interpreter`` is

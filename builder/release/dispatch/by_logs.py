@@ -111,7 +111,7 @@ class OnDstack(_ByLogs):
         return dstack_scripts(tasks, self.fleet)
 
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
-        """As in the registry, after the reports in logs were put beside their images.
+        """The verdicts in the registry, after the reports in logs were put beside their images.
 
         Raises RegistryError, SchedulerError, MissingToolError, CommandError.
         """
@@ -136,7 +136,7 @@ class OnDstack(_ByLogs):
 
 @dataclass(kw_only=True)
 class OnKubernetes(_ByLogs):
-    """As Jobs."""
+    """Tasks as Jobs of Kubernetes."""
 
     jobs: Mapping[str, kubernetes.JobState] | None = None
     """Of the last look."""
@@ -154,7 +154,7 @@ class OnKubernetes(_ByLogs):
         return kubernetes.render(tasks, self.fleet) if tasks else {}
 
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
-        """As in the registry, after the reports in logs were put beside their images.
+        """The verdicts in the registry, after the reports in logs were put beside their images.
 
         Raises RegistryError, SchedulerError, and CommandError if the fleet's key does not sign here.
         """
@@ -189,7 +189,7 @@ class OnKubernetes(_ByLogs):
         return _json_in(kubernetes.log_of(job, self.fleet))
 
     def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
-        """As on Slurm. A task that failed somewhere goes elsewhere, if there is an elsewhere."""
+        """Submit as on Slurm. A task that failed somewhere goes elsewhere, if there is another place."""
         with self.lease(tasks):
             return self._submit(tasks)
 

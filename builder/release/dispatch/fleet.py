@@ -170,7 +170,7 @@ def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int
 
 
 def _value(node: Scalar) -> Any:
-    """What a scalar is by the core schema: https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
+    """The value of a scalar by the core schema: https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
     if node.style or not (plain := re.fullmatch(r"(~|null|)|(true|false)|([-+]?[0-9]+)", node.text)):
         return node.text
     if plain[1] is not None:
@@ -179,7 +179,7 @@ def _value(node: Scalar) -> Any:
 
 
 def _note(fault: Any, spans: dict[tuple[str | int, ...], Span], root: Node, problems: Problems) -> None:
-    """One of pydantic's errors at the place that it is about, or at the nearest that is written."""
+    """Note one of pydantic's errors at the place that it is about, or at the nearest that is written."""
     place = tuple(fault["loc"])
     while place and place not in spans:
         place = place[:-1]

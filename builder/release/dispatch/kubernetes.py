@@ -147,7 +147,7 @@ class JobState(Scheduled):
 
 @dataclass(frozen=True)
 class Creation:
-    """What came of objects that were to be created."""
+    """The result of a request to create objects."""
 
     new: int
     count: int
@@ -178,7 +178,7 @@ def submit(manifests: str) -> Creation:
 
 
 def strangers(names: Sequence[str], fleet: Fleet) -> set[str]:
-    """Those of these names that Jobs have which are not ours. Raises SchedulerError."""
+    """The names that belong to Jobs of others. Raises SchedulerError."""
     found: set[str] = set()
     for first in range(0, len(names), 200):
         options = ["--namespace", fleet.namespace, "--ignore-not-found", "--output", "json", _WITHIN]
@@ -310,7 +310,9 @@ def _part(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _state_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """What a container of the pod says of its state of this kind: ``waiting``, ``terminated``."""
+    """The state of this kind that a container of the pod has: ``waiting``, ``terminated``; empty if it has
+    none.
+    """
     containers = _part(pod, "status").get("containerStatuses") or ()
     return next((found for one in containers if (found := _part(one, "state").get(kind))), {})
 
@@ -357,7 +359,7 @@ def _words(first: str, said: Mapping[str, Any]) -> str:
 
 
 def log_of(job: JobState, fleet: Fleet) -> str:
-    """What the pod of a Job printed, which is the probe's JSON. Raises SchedulerError, CellError."""
+    """The output of a Job's pod, which is the probe's JSON. Raises SchedulerError, CellError."""
     if job.pod is None:
         raise CellError("its pod is gone, and its log with it")
     options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20), _WITHIN]
@@ -365,7 +367,7 @@ def log_of(job: JobState, fleet: Fleet) -> str:
 
 
 def logs_of(keys: Sequence[str], fleet: Fleet) -> dict[str, str]:
-    """What the pods of these tasks printed, by the pod's name, by one kubectl.
+    """The output of these tasks' pods, by the pod's name, by one kubectl.
 
     A pod whose log is not whole, or did not come, is left out: :func:`log_of` says why. Raises SchedulerError
     if the server does not answer.

@@ -68,7 +68,7 @@ _LARGEST = 32 << 20
 
 @dataclass(frozen=True)
 class NodeFinding:
-    """What came of a container."""
+    """The result of a container."""
 
     verdict: str
     seen: str | None
@@ -78,7 +78,7 @@ class NodeFinding:
 
 @dataclass(frozen=True)
 class KeptReport:
-    """Where a report waits on this node for the registry: a file for each image and card."""
+    """A report that waits on this node for the registry: a file for each image and card."""
 
     path: Path
     where: str
@@ -99,7 +99,7 @@ class KeptReport:
             tell(f"the report cannot be kept on this node: {error}")
 
     def read(self) -> NodeFinding | None:
-        """What is kept; None if nothing is, or what is there cannot be read."""
+        """The kept report; None if there is none, or if it cannot be read."""
         try:
             with self.path.open("rb") as file:
                 document = parse_object(file.read(_LARGEST))
@@ -164,7 +164,7 @@ _ANSWER = 64 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class PulledImages:
-    """Those that Docker or Podman pulled here for tasks of this user; of others' images it knows nothing."""
+    """Images that Docker or Podman pulled here for tasks of this user; of others' images it knows nothing."""
 
     tool: str
     gigabytes: int
@@ -254,7 +254,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResult:
-    """What came of one task on one node."""
+    """The result of one task on one node."""
 
     exit_code: int
     message: str
@@ -439,7 +439,7 @@ def report_on(
     exit_code: int | None = None,
     verified: datetime | None = None,
 ) -> NodeFinding:
-    """What comes of a report's text; its reports are those to put beside the image.
+    """The finding of a report's text; its reports are those to put beside the image.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is put there.
     ``exit_code`` is the probe's, if it is known; ``verified`` is now by default.
@@ -473,7 +473,7 @@ def other_card(asked: str, seen: str | None) -> str | None:
 
 
 def _patiently(call: Callable[[], _Answer]) -> _Answer:
-    """What ``call`` gives, once the registry answers. Raises RegistryError after :data:`_WAITS`.
+    """The answer of ``call``, once the registry answers. Raises RegistryError after :data:`_WAITS`.
 
     A login that is refused may be one whose service is away.
     """

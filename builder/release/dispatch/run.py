@@ -102,7 +102,7 @@ def with_images(
 
 
 def _or_error(name: str, work: Callable[[], _Made]) -> _Made | CellError:
-    """What the work on an item gives, or its failure."""
+    """The result of the work on an item, or its failure."""
     try:
         with item(name):
             return work()

@@ -327,7 +327,7 @@ class Queue:
         return {key for key, _ in found}
 
     def _rows_of_others(self, named: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, _Row]]:
-        """What waits or runs of these arrays of other users, each with its task's key."""
+        """The jobs of other users that wait or run in these arrays, each with its task's key."""
         # the names of many arrays are more than a command line should have
         for first in range(0, len(named), 500):
             names = list(named)[first : first + 500]

@@ -66,7 +66,7 @@ class SchedulerClient:
     refused: str
 
     def ask(self, command: Sequence[str], text: str | None = None, **options: Any) -> str:
-        """As :meth:`answer`, without the failures."""
+        """The first part of :meth:`answer`, without the failures."""
         return self.answer(command, text, **options)[0]
 
     def answer(
@@ -185,7 +185,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskVerdict:
-    """What a report says of a task; ``built`` for a build whose image is there."""
+    """A report's verdict on a task; ``built`` for a build whose image is there."""
 
     verdict: str
     cause: str | None = None
@@ -276,7 +276,7 @@ class Work(ABC):
         return self.fleet.attempts
 
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
-        """As :attr:`reported`, after what the scheduler's logs hold was put there."""
+        """The verdicts, after the reports in the scheduler's logs were put beside their images."""
         return self.reported(tasks)
 
     def not_under_way(self, tasks: Sequence[Task], there: Mapping[str, Scheduled]) -> list[Task]:

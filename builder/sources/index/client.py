@@ -99,7 +99,7 @@ class Index:
         return cls(settings, client=client, note=note)
 
     def with_extra(self, extra: Sequence[str]) -> Self:
-        """The same, asking a cell's own indexes first."""
+        """A client that asks a cell's own indexes first."""
         if not extra:
             return self
         wider = copy.copy(self)
@@ -173,7 +173,7 @@ class Index:
         return tuple(file for index in self.settings.all for file in self.offers_of(index, name))
 
     def offers_of(self, index: str, name: str) -> tuple[IndexFile, ...]:
-        """The same, of one index by its address."""
+        """As :meth:`offers`, of one index by its address."""
         files = simple_api.files(self.client, index, name)
         if "@" not in index:
             return files
@@ -195,7 +195,9 @@ class Index:
         raise self._not_listed(file, others)
 
     def address(self, wheel: Wheel) -> str:
-        """Where this very file is, with the login it needs. Raises PackageIndexError if no index has it."""
+        """The address of this very file, with the login it needs. Raises PackageIndexError if no index has
+        it.
+        """
         return next(self._addresses(wheel))
 
     def fetch(

@@ -192,7 +192,7 @@ class RemoteZip:
 
 
 def _end(entry: ZipInfo) -> int:
-    """Where a member ends at the latest; its header may carry another extra field than the directory."""
+    """The last byte that a member may take; its header may carry another extra field than the directory."""
     return entry.header_offset + 30 + len(entry.filename.encode()) + 512 + entry.compress_size
 
 
@@ -231,7 +231,7 @@ def _content_range(answer: requests.Response) -> tuple[int, int, int]:
 
 
 def _directory(end: bytes, total: int) -> tuple[int, int]:
-    """Where the central directory starts and how long it is, from the end of the file."""
+    """Offset and length of the central directory, from the end of the file."""
     at = end.rfind(b"PK\x05\x06")
     if at < 0 or at + 22 > len(end):
         raise UnknownError("it does not end as a zip file does")

@@ -1,4 +1,4 @@
-"""What a source distribution says of itself, read without running it.
+"""Facts of a source distribution, read without running it.
 
 The formats: https://packaging.python.org/en/latest/specifications/source-distribution-format/,
 https://packaging.python.org/en/latest/specifications/core-metadata/, and setuptools' ``requires.txt``:
@@ -40,7 +40,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SdistContents:
-    """What decides whether and how a source distribution is built."""
+    """The facts that decide whether and how a source distribution is built."""
 
     requires: tuple[str, ...]
     """What the package depends on, as far as its files say: a setup.py may say more when it runs."""

@@ -117,7 +117,7 @@ def _timeout(environ: Mapping[str, str], pip: Mapping[str, list[str]]) -> float 
 
 
 def with_extra(settings: IndexSettings, extra: Sequence[str]) -> IndexSettings:
-    """The same configuration, asking ``extra`` first. Raises UsageError for one that is no URL."""
+    """The configuration with ``extra`` asked first. Raises UsageError for one that is no URL."""
     for url in extra:
         if not _is_http(url):
             hint = "a lock made with it would work on this machine only; serve the folder over http"

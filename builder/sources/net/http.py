@@ -46,7 +46,7 @@ _REMEDIES = {
 
 
 def remedy(said: str) -> str | None:
-    """What helps against a failure of a proxy or of TLS, by its message; None for any other."""
+    """The remedy for a failure of a proxy or of TLS, by its message; None for any other."""
     return next((advice for words, advice in _REMEDIES.items() if re.search(words, said)), None)
 
 

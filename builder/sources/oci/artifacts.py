@@ -70,7 +70,7 @@ class Artifact:
     annotations: tuple[tuple[str, str], ...] = ()
 
     def manifest(self, subject: Descriptor) -> bytes:
-        """The same bytes for the same content and subject, so that attaching twice changes nothing."""
+        """Equal bytes for equal content and subject, so that attaching twice changes nothing."""
         layer = Descriptor(
             media_type=self.artifact_type,
             digest=sha256_of(self.content),
@@ -104,7 +104,7 @@ class Listing:
 
 @dataclass(frozen=True, kw_only=True)
 class Attachment:
-    """Where an artifact came to lie."""
+    """The place of an artifact in the registry."""
 
     descriptor: Descriptor
     kept: Kept

@@ -112,7 +112,7 @@ def parse_reference(text: str) -> Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where an image is really asked for: at its own registry, or at a mirror of it."""
+    """The host that is asked for an image: its own registry, or a mirror of it."""
 
     name: Reference
     """The image as it was asked for."""
@@ -346,7 +346,7 @@ _LAYOUT = canonical_json({"imageLayoutVersion": "1.0.0"})
 
 
 class LayerBlob(Protocol):
-    """As much of a layer as an image's documents say of it."""
+    """The facts of a layer that an image's documents need."""
 
     @property
     def digest(self) -> str:
@@ -386,7 +386,7 @@ class OciImage(Generic[Blob]):
 
     @property
     def content(self) -> str:
-        """As an engine says it of the same image."""
+        """The identity of the image, as an engine computes it."""
         config = json.loads(self.config)
         return content_of(
             platform=f"{config['os']}/{config['architecture']}",
@@ -396,7 +396,7 @@ class OciImage(Generic[Blob]):
 
 
 def image_manifest(config: bytes, layers: Sequence[LayerBlob]) -> bytes:
-    """As BuildKit writes it: of equal layers comes an equal digest."""
+    """The manifest as BuildKit writes it: of equal layers comes an equal digest."""
     kind = "application/vnd.oci.image.config.v1+json"
     document = {
         "schemaVersion": 2,

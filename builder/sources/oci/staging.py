@@ -189,7 +189,7 @@ def _config(registry: Registry, repository: str, digest: str, kept: Path | None)
 
 @dataclass
 class Tally:
-    """What a copy cost, in blobs and bytes."""
+    """The cost of a copy, in blobs and bytes."""
 
     there: int = 0
     mounted: int = 0

@@ -173,7 +173,7 @@ class Wire:
         """Each with the moment until which it is not asked."""
 
     def place(self, reference: str | Reference) -> Place:
-        """Where an image is asked for: at its registry or the mirror of that."""
+        """The host that is asked for an image: its registry or the mirror of that."""
         name = reference if isinstance(reference, Reference) else parse_reference(reference)
         return place_of(name, self.mirrors)
 

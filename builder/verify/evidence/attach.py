@@ -1,5 +1,5 @@
-"""What lies beside an image in its registry: evidence beside a public one, which is made, checked against the
-image, attached and signed; beside a staged one, for the machine that publishes, reports and its builder's
+"""Evidence beside an image in its registry. Beside a public one it is made, checked against the image,
+attached and signed; beside a staged one, for the machine that publishes, lie reports and its builder's
 signature.
 
 A report is an OCI artifact, one for each GPU, driver and time. Anyone with write access to the staging
@@ -338,7 +338,9 @@ def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -
 
 
 def built_by(registry: Registry, image: Staged, people: People) -> str:
-    """Who signed that the image was built from its inputs; empty if none did. Raises RegistryError."""
+    """The signer of the statement that the image was built from its inputs; empty if none did. Raises
+    RegistryError.
+    """
     listed = referrers(registry, parse_reference(image.reference)).descriptors
     wanted = [entry.digest for entry in listed if entry.artifact_type in (BUILT_TYPE, None)]
     for digest in wanted[-_MOST:]:

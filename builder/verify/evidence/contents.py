@@ -1,5 +1,5 @@
-"""What is in an image and what it was built from: an SBOM and a provenance, made from the lock and from dpkg,
-and checked against the image; and the lock that a provenance states, read back.
+"""SBOM and provenance of an image, made from the lock and from dpkg, and checked against the image; and the
+lock that a provenance states, read back.
 
 The SBOM is CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without
 invented relationships; ``cosign`` and vulnerability scanners read both:

@@ -237,7 +237,7 @@ def clocks_apart(registry: Registry, reference: str) -> float:
 
 
 def clock_behind(registry: Registry, reference: str) -> str:
-    """What follows for an answer if this machine's clock is behind the registry's; empty if it is not."""
+    """The consequence for an answer of a clock that is behind the registry's; empty if it is not."""
     if (ahead := clocks_apart(registry, reference)) >= 0:
         return ""
     return (

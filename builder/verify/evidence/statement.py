@@ -342,7 +342,7 @@ class Cosign:
 def check_signatures(
     gathered: Gathered, cosign: Cosign, image: str, verifier: Verifier, kinds: tuple[str, ...]
 ) -> tuple[Gathered, tuple[str, ...]]:
-    """The same pieces, ``signed`` set on those that cosign verified, and why other kinds are not signed.
+    """The pieces with ``signed`` set on those that cosign verified, and why other kinds are not signed.
 
     A statement that cosign verified and no referrer repeats is evidence, too: a registry cannot hide it by
     withholding one of the two.
@@ -394,7 +394,7 @@ class People:
         return cls(keys=(Verifier(key=key, public=Cosign.find().public_key(key)),))
 
     def who(self, text: bytes, signature: str) -> str:
-        """The one who signed ``text``; empty if none did."""
+        """The signer of ``text``; empty if none did."""
         if not signature or len(signature) > _LARGEST_BUNDLE:
             return ""
         if (text, signature) not in self._known:

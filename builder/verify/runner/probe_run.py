@@ -222,7 +222,7 @@ def _found(run: ProbeRun, image: Image, probe: str) -> ProbeDocument:
 
 
 def _answer(run: ProbeRun, probe: str) -> ProbeDocument:
-    """The same, with CellErrors that say what the probe did."""
+    """The probe's document, with CellErrors that say how the probe ended."""
     signals = {128 + number: f" ({number.name})" for number in signal.Signals}
     ended = f"ended with exit status {run.returncode}{signals.get(run.returncode, '')}"
     if run.timed_out:

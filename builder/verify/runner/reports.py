@@ -41,7 +41,7 @@ class _Part(BaseModel):
 
 
 class ProbeIdentity(_Part):
-    """Which probe spoke."""
+    """The identity of a probe."""
 
     version: str
     sha256: _Sha256
@@ -91,7 +91,7 @@ class Framework(_Part):
 
 
 class SuiteFound(_Part):
-    """What one suite did in one framework, or why it did not run."""
+    """The result of one suite in one framework, or why it did not run."""
 
     suite: str
     framework: str | None
@@ -116,7 +116,7 @@ class DifferenceFound(_Part):
 
 
 class ProbeDocument(_Part):
-    """What ``cudnn-verify --json`` prints."""
+    """The document that ``cudnn-verify --json`` prints."""
 
     schema_version: Literal[1] = Field(alias="schema")
     probe: ProbeIdentity

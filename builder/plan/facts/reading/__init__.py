@@ -1,4 +1,4 @@
-"""What wheels and base images say of themselves, read in small parts, and kept in the user's cache.
+"""Readings of wheels and base images, taken in small parts, and kept in the user's cache.
 
 The tables are read again from the same places: :mod:`builder.plan.facts.reading.rereading`.
 """

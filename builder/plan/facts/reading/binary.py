@@ -102,7 +102,7 @@ def numpy_abi(content: bytes) -> str | None:
 
 
 def numpy_interface(content: bytes) -> str | None:
-    """The same, of a library that asks for NumPy's C interface: others only name NumPy's modules.
+    """As :func:`numpy_abi`, of a library that asks for NumPy's C interface: others only name NumPy's modules.
 
     Rust's ``numpy`` asks for it when the first array comes, and a package may have other inputs, too
     (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
@@ -171,7 +171,7 @@ def tensorflow_cudnn(content: bytes) -> str | None:
 
 
 def _references(content: bytes, text: bytes) -> Iterator[int]:
-    """Where code loads the address of a text, relative to itself."""
+    """The places at which code loads the address of a text, relative to the code."""
     at = content.find(text)
     if at < 0 or content[:4] != b"\x7fELF":
         return
@@ -238,7 +238,7 @@ _LANDMARKS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLibrary:
-    """What one shared library says of itself."""
+    """The facts that one shared library states of itself."""
 
     needed: tuple[str, ...]
     """Names of other libraries that it is linked with."""
@@ -249,7 +249,7 @@ class SharedLibrary:
 
 
 def library_of(content: bytes, name: str, *, whole: bool) -> SharedLibrary | None:
-    """What (the beginning of) a library says; None for what is none, or for a beginning without its names."""
+    """The facts of a library or its beginning; None if it is none, or a beginning without its names."""
     read = reader_of(content)
     try:
         if elf_machine(read) is None:
@@ -289,7 +289,7 @@ def _libraries(texts: list[str], own: str) -> list[str]:
 
 
 def _texts(content: bytes, ends: list[int]) -> tuple[int, int] | None:
-    """Where the texts that symbols are named by begin and end; None if they are not whole in the content."""
+    """The bounds of the texts that name symbols; None if they are not whole in the content."""
     for landmark in _LANDMARKS:
         at = content.find(b"\0" + landmark + b"\0", 0, ends[0] if ends else None)
         if at < 0:
@@ -353,7 +353,7 @@ class Needs:
 
 
 def needs_of(content: bytes) -> Needs | None:
-    """What the library asks for; None for what is no such library, or not a whole one."""
+    """The needs of a library; None if the content is no such library, or not a whole one."""
     read = reader_of(content)
     try:
         links = elf_links(read, elf_segments(read)) if elf_machine(read) is not None else None

@@ -1,4 +1,4 @@
-"""What earlier readings of wheels and bases left in the user's cache. Asks no network."""
+"""Earlier readings of wheels and bases in the user's cache. Asks no network."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SCHEMA = 1
 
 
 class ReadingCache:
-    """What earlier readings of wheels and bases left in the user's cache.
+    """Earlier readings of wheels and bases in the user's cache.
 
     Only :meth:`read_links`, :meth:`read_imports` and :meth:`read_set` ask the network.
     """
@@ -95,13 +95,15 @@ class ReadingCache:
         return read_links(wheels, index, cache=self.wheel_folder)
 
     def imports_of(self, cell: Cell, pinned: Pinned) -> ImportsProof:
-        """What imports of the cell's packages lack, by what is kept of the lock's modules."""
+        """The names that imports of the cell's packages lack, by the kept readings of the lock's modules."""
         from builder.plan.facts.reading.wheel_modules import imports_of
 
         return imports_of(cell, pinned.wheels, pinned.base, cache=self.wheel_folder)
 
     def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> ImportsProof:
-        """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
+        """As :meth:`imports_of`; modules without a kept reading are read, from downloaded wheels or else the
+        index.
+        """
         return self._read_imports(cell, pinned.wheels, pinned.base, index)
 
     def _read_imports(

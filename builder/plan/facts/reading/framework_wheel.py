@@ -353,7 +353,7 @@ def _ctranslate2(content: bytes) -> Values:
 
 
 def _linked(content: bytes) -> Values:
-    """What a library is linked with: cuDNN's major version is in the name of its library."""
+    """The libraries that a library is linked with: cuDNN's major version is in the name of its library."""
     linked = needs_of(content)
     if linked is None:
         return {}

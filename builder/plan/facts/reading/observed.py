@@ -93,7 +93,7 @@ class BaseTruth:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """All that is known for certain about one cell. The empty ``Truth()`` leaves everything to the tables."""
+    """All facts that are certain of one cell. The empty ``Truth()`` leaves everything to the tables."""
 
     wheels: tuple[WheelTruth, ...] = ()
     base: BaseTruth | None = None

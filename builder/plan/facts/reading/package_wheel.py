@@ -1,4 +1,4 @@
-"""What a compiled package says of itself: a wheel's libraries by HTTP ranges, a source archive's build files.
+"""Facts of a compiled package: a wheel's libraries by HTTP ranges, a source archive's build files.
 
 Of each library so much is read as holds its names and symbols, of the largest more, for their GPU code: at
 most :data:`MOST` of one wheel, in all. Nothing of a package is executed or loaded.
@@ -231,7 +231,7 @@ def _modules(names: Iterable[str]) -> list[str]:
 
 
 def _links(libraries: Sequence[_Read], inside: set[str]) -> Values:
-    """What is needed from outside.
+    """The libraries that are needed from outside of the wheel.
 
     Of files that differ in a number alone, such as ``libx_cuda118.so`` and ``libx_cuda124.so``, one is
     loaded: needed is what all of them need, and ``either`` the rest.
@@ -363,7 +363,7 @@ def _build_files(packed: bytes, name: str) -> dict[str, bytes]:
 
 
 def source_values(texts: Mapping[str, bytes]) -> Values:
-    """What compiling it needs, by its ``pyproject.toml`` and ``setup.py``."""
+    """The needs of a compilation, by ``pyproject.toml`` and ``setup.py``."""
     setup = texts.get("setup.py", b"").decode("utf-8", "replace")
     try:
         project = tomllib.loads(texts.get("pyproject.toml", b"").decode("utf-8", "replace"))

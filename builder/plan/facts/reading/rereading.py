@@ -56,7 +56,7 @@ class Change:
 
 @dataclass
 class SideTables:
-    """What was read of NVIDIA's wheels and tags, against their tables."""
+    """Readings of NVIDIA's wheels and tags, against their tables."""
 
     changes: list[Change] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class SideTables:
 
 @dataclass(frozen=True, kw_only=True)
 class Reread:
-    """What differs from the tables in a folder."""
+    """Differences from the tables in a folder."""
 
     folder: Path
     found: SideTables

@@ -1,4 +1,4 @@
-"""What is kept of a wheel's libraries for the link proof. Asks no network: :mod:`.wheel_links_read` does."""
+"""Kept readings of a wheel's libraries for the link proof. Asks no network: :mod:`.wheel_links_read` does."""
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ KIND: Kind = "links-2"
 
 
 def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
-    """What is kept of a wheel's libraries; one that has none for pure Python; None if it was not read.
+    """The kept reading of a wheel's libraries; an empty one for pure Python; None if it was not read.
 
     One that was built from sources is taken for such: it is linked with what Debian's packages bring.
     """

@@ -1,4 +1,4 @@
-"""What the loader goes by of a wheel's libraries, read by HTTP ranges, for the link proof of a lock.
+"""Readings of a wheel's libraries by HTTP ranges, for the link proof of a lock.
 
 Of each wheel with compiled code the directory is read, which has the names and checksums of its files, and
 its outermost libraries, the first large one in passing; of one that is linked with a framework or with CUDA
@@ -100,7 +100,7 @@ def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
 
 
 def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
-    """What is kept of a wheel, for JSON. Raises UnknownError."""
+    """The reading of a wheel, for JSON. Raises UnknownError."""
     entries = list(archive.entries())
     libraries = [one for one in entries if _LIBRARY.fullmatch(one.filename) and _fits(one)]
     if len(libraries) > _MOST_LIBRARIES:

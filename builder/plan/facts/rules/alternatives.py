@@ -52,8 +52,8 @@ def nearest_cell(stack: Stack, judge: Judge) -> Nearest | None:
 
 
 def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
-    """The same cell with its packages by their names, and with bounds on NumPy and cuDNN that its frameworks
-    and its oldest card need.
+    """The cell with its packages by their names, and with bounds on NumPy and cuDNN that its frameworks and
+    its oldest card need.
     """
     cell, changes = stack.cell, list[tuple[str, str]]()
     if (right := packages.by_their_names(cell)) != cell:
@@ -247,7 +247,7 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
 
 
 def _other_ways(stack: Stack) -> Iterator[Candidate]:
-    """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
+    """The releases put together another way: by extras, CUDA variants, packages, Pythons."""
     cell = stack.cell
     own_key = [framework for framework in stack.frameworks if framework.requirement in cell.frameworks]
     releases = [(framework.requirement, framework.version) for framework in own_key if framework.table]

@@ -238,7 +238,7 @@ def firm_wishes(cell: Cell, frameworks: Sequence[CellFramework], name: str) -> l
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """What decides which releases a resolver takes."""
+    """The facts of a cell by which a resolver chooses releases."""
 
     python: str
     platform: str
@@ -303,7 +303,7 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[CellPackage, ...
 
 
 def _wishes_of_pin(parsed: Requirement, values: dict[str, str]) -> Iterator[Requirement]:
-    """What the release that a requirement pins asks for, if it is on record."""
+    """The requirements of the release that a requirement pins, if it is on record."""
     name, exact = canonical(parsed.name), pinned(parsed)
     row = load().packages[name].row(exact) if exact is not None and name in load().packages else None
     for text in row.requires if row is not None else ():

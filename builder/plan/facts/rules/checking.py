@@ -140,7 +140,7 @@ def check(
 
 
 def _kept(stack: Stack) -> Truth:
-    """What was read and holds for other cells, too: of the frameworks' wheels, of what is gone."""
+    """The facts that hold for other cells, too: of the frameworks' wheels, and of a base that is gone."""
     of_it = names_of(framework.requirement for framework in stack.frameworks)
     wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
     base = stack.truth.base

@@ -147,7 +147,9 @@ def _asks_for_older(asked: Iterable[Requirement], oldest: PackageRow) -> bool:
 
 
 def _rest_asks_for_older(firm: Sequence[Requirement], own: Sequence[Requirement], oldest: PackageRow) -> bool:
-    """The same of the rest, whose bounds the cell's own leave room for: TensorFlow 2.8 wants keras<2.9."""
+    """As :func:`_asks_for_older`, of requirements for which the cell's own leave room: TensorFlow 2.8 wants
+    keras<2.9.
+    """
     room = not any(apart(one.specifier, other.specifier) for one in firm for other in own)
     return room and _asks_for_older(firm, oldest)
 
@@ -228,7 +230,7 @@ def installs(stack: Stack) -> Iterator[Finding]:
 
 
 def _refused(one: CellPackage) -> Outcome:
-    """What a library that cannot be loaded makes of the package."""
+    """The outcome for a package with a library that cannot be loaded."""
     return Outcome.WARNS if load().package_names[one.name].optional else Outcome.IMPOSSIBLE
 
 

@@ -1,4 +1,4 @@
-"""Where CUDA and cuDNN come from, whether all of each is there once, and whether it is new enough."""
+"""CUDA and cuDNN of a cell: their source, whether all parts of each are there once, and new enough."""
 
 import re
 from collections.abc import Iterator

@@ -75,7 +75,7 @@ def driver(stack: Stack) -> Iterator[Finding]:
 
 
 def _forward(stack: Stack, need: Value) -> Finding | None:
-    """What ``cuda-compat`` in the base makes of an older driver: NVIDIA's forward compatibility.
+    """The finding for ``cuda-compat`` in the base beside an older driver: NVIDIA's forward compatibility.
 
     None if there is none in the base, if it is older than what is needed, or not for this branch or card.
     """
@@ -441,7 +441,7 @@ def _not_compiled(row: KernelRow, *, alone: bool) -> Finding:
 
 
 def _tools(stack: Stack) -> set[str] | None:
-    """What the image has; None if nobody knows what the base holds."""
+    """The tools that the image has; None if nobody knows the contents of the base."""
     cell, tag = stack.cell, stack.tag
     if cell.base.kind == "registry" and tag is None:
         return None

@@ -111,7 +111,7 @@ def _for_numpy_2(one: CellPackage) -> str:
 
 
 def _numpy_of(stack: Stack, one: CellPackage) -> Iterator[Requirement]:
-    """What a package asks for of NumPy on this Python."""
+    """A package's requirements of NumPy on this Python."""
     for parsed in one.row.asks("numpy") if one.row is not None else ():
         if holds(parsed, stack.markers):
             yield parsed
@@ -203,7 +203,7 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
 
 
 def _of_build(asked: Requirement | None, one: CellPackage) -> Requirement | None:
-    """What a build asks for, as far as the record of the default index's build tells.
+    """A build's requirement, as far as the record of the default index's build tells.
 
     A build of PyTorch's own index (``0.11.0+cu111``) goes with the release of PyTorch, and not with the other
     build that the default index's names: torchvision 0.11.0 is there for ``torch==1.10.0+cu102`` alone.

@@ -62,7 +62,7 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
 
 
 def _with_extra(framework: CellFramework) -> str:
-    """What to ask for in place of a jax without an extra: extras that this release has."""
+    """Requirements in place of a jax without an extra: with the extras that this release has."""
     rows = framework.table.rows if framework.table is not None else ()
     mine = framework.table.of(framework.version or "") if framework.table is not None else []
     bad = {text for row in load().bad for text in row.when}

@@ -1,4 +1,4 @@
-"""What is known of cards, toolkits, releases and systems: data in ``data/``, a row each with its sources.
+"""Facts of cards, toolkits, releases and systems: data in ``data/``, a row each with its sources.
 
 :mod:`builder.plan.facts.tables.probe_facts` has what the probe carries of it.
 """

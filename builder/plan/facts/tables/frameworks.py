@@ -32,7 +32,7 @@ ship with rtbuild; ``cell``: stated by the matrix itself."""
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
+    """The source of a value: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
 
     kind: SourceKind
     reference: str
@@ -215,7 +215,9 @@ class FrameworkRow(Row):
         return (*self.extras.get("", ()), *(self.extras.get(self.extra, ()) if self.extra else ()))
 
     def elsewhere(self, platform: str) -> "FrameworkRow":
-        """The same release on its maker's index, of whose wheels for ``platform`` nothing is known."""
+        """The row of the same release on its maker's index, of whose wheels for ``platform`` nothing is
+        known.
+        """
         return replace(
             self,
             platforms=tuple(other for other in self.platforms if other != platform),
@@ -228,7 +230,7 @@ class FrameworkRow(Row):
         return {**self.source.within(self.read), **self.added}
 
     def source_of(self, value: str) -> Source:
-        """Where one of its values was read."""
+        """The source of one of its values."""
         return self._sources.get(value, self.source)
 
 

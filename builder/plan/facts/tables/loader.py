@@ -49,7 +49,7 @@ class FamilyRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class CudnnRow(Row):
-    """Which CUDA majors and GPUs a line of cuDNN serves."""
+    """The CUDA majors and GPUs that a line of cuDNN serves."""
 
     versions: SpecifierSet
     cuda: tuple[str, ...]
@@ -182,7 +182,7 @@ class WithoutRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ElsewhereRow(Row):
-    """What there is of a framework's releases where no package index is asked."""
+    """Sources of a framework's releases that no package index has."""
 
     name: str
     versions: SpecifierSet

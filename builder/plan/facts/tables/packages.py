@@ -150,7 +150,7 @@ class PackageRow(Row):
         return FrameworkRow(brings="pins", **{name: getattr(self, name) for name in _SHARED})
 
     def asks(self, name: str) -> tuple[Requirement, ...]:
-        """What it asks for of one distribution."""
+        """Its requirements of one distribution."""
         lines = (requirement(line) for line in self.requires if line.startswith(name))
         return tuple(one for one in lines if one is not None and canonical(one.name) == name)
 
@@ -159,7 +159,7 @@ class PackageRow(Row):
         return self.source.within(self.read)
 
     def source_of(self, value: str) -> Source:
-        """Where one of its values was read."""
+        """The source of one of its values."""
         return self._sources.get(value, self.source)
 
 

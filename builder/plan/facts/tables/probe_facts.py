@@ -74,7 +74,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
 
 
 def _framework(row: FrameworkName) -> dict[str, Any]:
-    """What is set in its row, but for its sources."""
+    """The values of a row, without its sources."""
     return {name: value for name, value in vars(row).items() if value and name not in _ELSEWHERE}
 
 

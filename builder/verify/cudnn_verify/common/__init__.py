@@ -1,1 +1,1 @@
-"""What both halves use: tables, causes, versions, and the commands that mend a cause."""
+"""Parts of both halves: tables, causes, versions, and the commands that mend a cause."""

@@ -1,4 +1,4 @@
-"""Which build of a framework fits here, by its release, this card, this driver and this Python."""
+"""The build of a framework that fits here, by its release, this card, this driver and this Python."""
 
 import re
 
@@ -185,7 +185,7 @@ class FrameworkBuilds(object):
         return bool(floor) and numbers(self.here.driver) >= floor
 
     def torch_words(self, row):
-        """What pip installs for a row of PyTorch's builds."""
+        """pip's words for a row of PyTorch's builds."""
         variant = None if row["default"] else row["variant"]
         release = self.torch_release() if row in self._torch_rows() else None
         arm = "aarch64" in self.here.places or self.capability in _ARM_CARDS
@@ -194,8 +194,8 @@ class FrameworkBuilds(object):
         return self.torch_and_companions(release or row["latest"], variant)
 
     def index_named(self, release):
-        """The one variant (``cu128``) that a text names, where PyTorch's release has it and driver and card
-        are served by it; None otherwise.
+        """The variant (``cu128``) that a text names, if it names one that PyTorch's release has, and driver
+        and card are served by it; None otherwise.
         """
         named, rows = getattr(self.here, "variants", ()), self.releases.builds("torch", release)
         rows = [row for row in rows if row["variant"] in named and len(named) == 1]

@@ -60,7 +60,7 @@ def _missed(remedies):
 
 
 def _override(remedies):
-    """What uv is to take in place of the pin of a library of NVIDIA's."""
+    """The requirement for uv in place of the pin of a library of NVIDIA's."""
     name, pinned, other = _conflict(remedies) or (None, None, None)
     ours = name and name.startswith("nvidia-")
     return name + other[2].replace(" ", "") if ours and pinned is not other else None
@@ -404,7 +404,7 @@ def _plainly_asked(remedies):
 
 
 def distribution_of(module):
-    """What pip installs for a module that is not here; None for one of which no table knows."""
+    """The distribution of a module that is not here; None if no table knows the module."""
     name, parts = (module or "").lower().replace("_", "-"), read_patterns()["grammar"]
     names = "|".join(parts[key] for key in ("ml-package", "other-package", "python-package"))
     known = re.match("(?:%s)$" % names, module or "") or name in _DISTRIBUTIONS

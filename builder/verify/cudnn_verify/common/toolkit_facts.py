@@ -50,7 +50,7 @@ def _known_arch(remedies):
 
 
 def _torch_cuda_name(separator):
-    """What the PyTorch that is here says of its CUDA, for a name of NVIDIA's packages."""
+    """A shell expression for the CUDA of the PyTorch here, as the names of NVIDIA's packages have it."""
     return "$(python3 -c \"import torch; print(torch.version.cuda.replace('.', '%s'))\")" % separator
 
 

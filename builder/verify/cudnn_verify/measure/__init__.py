@@ -1,1 +1,1 @@
-"""What measures this machine and judges it: goes into images."""
+"""The half that measures this machine and judges it: it goes into images."""

@@ -265,7 +265,7 @@ def _lacks_symbol(process, answer, files):
 
 
 def _defined(facts, names):
-    """Those of the names that a library defines."""
+    """The names that a library defines."""
     found = facts.defines(names) if facts.defines is not None else None
     if found is None:  # without the hash table of glibc's own
         table = facts.symbols() if facts.symbols is not None else None
@@ -274,7 +274,7 @@ def _defined(facts, names):
 
 
 def _opened(process, path, own, depth=0):
-    """What opening a file of a package gives, and whether PyTorch has the symbols that it asks for.
+    """The result of opening a file of a package, and whether PyTorch has the symbols that it asks for.
 
     ``own``: the paths of the package's libraries by their names. One of them that the loader does not find is
     opened first, by its path, as the package's Python does (torchaudio).

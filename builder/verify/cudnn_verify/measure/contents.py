@@ -139,7 +139,7 @@ def compare_contents(owners, every=False, seconds=float("inf")):
 
 
 def change_since_record(about, rows):
-    """What a file's times (``os.stat``) say of it since the last RECORD that lists it was written.
+    """The change of a file since the last RECORD that lists it was written, by its times (``os.stat``).
 
     A hard link more or less, as uv makes them, changes the time of the inode, too, and nothing in the file.
     """
@@ -315,7 +315,7 @@ def _name_intruders(found, distributions):
 
 
 def _summary(owners, unread):
-    """What was compared, and how: a size says less than a hash."""
+    """The comparison in words: a size says less than a hash."""
     if not unread:
         return "%d libraries are as their packages installed them (sha256)" % len(owners)
     hashed, names = len(owners) - len(unread), [os.path.basename(path) for path in unread]

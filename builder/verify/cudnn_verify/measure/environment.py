@@ -230,7 +230,9 @@ def check_variables(ctx, packages):
 
 
 def set_by(name):
-    """What sets a variable as Python starts: sitecustomize, usercustomize or a .pth file that names it."""
+    """The file that sets a variable as Python starts: sitecustomize, usercustomize or a .pth file that names
+    it.
+    """
     modules = [sys.modules.get(module) for module in ("sitecustomize", "usercustomize")]
     paths = [getattr(module, "__file__", None) for module in modules]
     paths += [

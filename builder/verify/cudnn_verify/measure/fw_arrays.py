@@ -186,7 +186,9 @@ class Cupy(Eager):
         return opened_libraries("cupy", compiled["cuda"]) + shims, []
 
     def load_first(self, names):
-        """As CuPy from 14 on does: https://github.com/cupy/cupy, cupy_backends/cuda/libs/__init__.py."""
+        """Load them as CuPy from 14 on does: https://github.com/cupy/cupy,
+        cupy_backends/cuda/libs/__init__.py.
+        """
         try:
             from cupy_backends.cuda.libs import _pathfinder
         except ImportError:
@@ -199,7 +201,9 @@ class Cupy(Eager):
                     continue  # it is opened by its name alone
 
     def compile_kernel(self):
-        """As for its first array: NVRTC with CuPy's options, and CUDA's headers, which CuPy's include."""
+        """Compile as for CuPy's first array: NVRTC with CuPy's options, and CUDA's headers, which CuPy's
+        include.
+        """
         core, compiler = imported("cupy._core.core"), imported("cupy.cuda.compiler")
         options = getattr(core, "assemble_cupy_compiler_options", None)
         program = getattr(compiler, "_NVRTCProgram", None)

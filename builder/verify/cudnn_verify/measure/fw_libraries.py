@@ -1,4 +1,4 @@
-"""Which cuDNN a framework loads, whether it serves the build, and whether its other libraries are found."""
+"""The cuDNN that a framework loads, whether it serves the build, and whether other libraries are found."""
 
 import os
 import re
@@ -85,7 +85,9 @@ def check_wanted(ctx, framework):
 
 
 def _asks_for(framework, absent, lying):
-    """What a framework does not find: what is nowhere, and what lies where it does not look."""
+    """The libraries that a framework does not find, in words: those that are nowhere, and those in a folder
+    that it does not search.
+    """
     places = sorted({os.path.dirname(path) for path in lying.values() if path})
     found = ", ".join(name for name in lying if name not in absent)
     texts = (

@@ -163,7 +163,9 @@ def by_machine(run, text):
 
 
 def _files_named(run, text):
-    """Where the libraries lie that could not be mapped: the loader names a dependency without its folder."""
+    """The folders of the libraries that could not be mapped: the loader names a dependency without its
+    folder.
+    """
     names = set(re.findall(r"([\w.+-]+\.so[\w.]*): failed to map segment", text))
     paths = [row["path"] for row in run.facts.get("libraries_found") or ()]
     folders = {os.path.dirname(path) for path in paths} | set(run.facts.get("wheel_folders") or ())
@@ -390,7 +392,7 @@ def by_counter_tests(run, check, shadow="cudnn-shadowed"):
 
 
 def _put_first(run):
-    """Which file, read as Python starts, puts a shadowing module first, where PYTHONPATH does not."""
+    """The file, read as Python starts, that puts a shadowing module first, if PYTHONPATH does not."""
     folders = {os.path.dirname(path) for path in (run.facts.get("shadowed_modules") or {}).values()}
     named = sorted(folders - set(os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     found = [(folder, set_by(folder)) for folder in named]
@@ -509,7 +511,7 @@ def record(run, again, test, what, check=None):
 
 
 def _name_setting(run, check):
-    """Which of the variables it is: the first without which alone the stage passes."""
+    """Name the variable to blame: the first without which alone the stage passes."""
     names = sorted(name for name in os.environ if SETTINGS.match(name))
     for name in names[:12]:
         if len(names) == 1 or _cured(run.again("cleared-settings", settings=[name]), check):

@@ -39,7 +39,9 @@ def is_cuda_library(name):
 
 
 def another_library(name, soname):
-    """That a CUDA library is another one, or cuDNN of another major, by its DT_SONAME; None if it is not."""
+    """The words for a CUDA library that is another one, or cuDNN of another major, by its DT_SONAME; None if
+    it is not.
+    """
     if not soname or not is_cuda_library(name):
         return None
     (stem, major), (true_stem, true_major) = _stem_and_major(name), _stem_and_major(soname)
@@ -117,7 +119,7 @@ def _is_operand(before):
 
 
 def _offsets_of(data, wanted, start, end):
-    """Where the bytes lie between two offsets."""
+    """The offsets of ``wanted`` between ``start`` and ``end``."""
     at = data.find(wanted, start, end)
     while at >= 0:
         yield at
@@ -250,7 +252,7 @@ class Loader(object):
 
 
 def toolkit_folders():
-    """Where CUDA toolkits, drivers and Colab put libraries; the loader does not search there by itself."""
+    """Folders of CUDA toolkits, drivers and Colab; the loader does not search there by itself."""
     patterns = (
         "/usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib "
         "/usr/local/cuda*/compat /usr/local/nvidia/lib* /usr/lib64-nvidia /usr/lib/wsl/lib "

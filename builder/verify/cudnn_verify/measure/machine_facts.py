@@ -70,7 +70,7 @@ def _numbered(pattern, names):
 
 
 def places_here(machine):
-    """Where this runs: some of container, wsl, colab, conda, venv, bare."""
+    """The kinds of place that this is: some of container, wsl, colab, conda, venv, bare."""
     found = {place for place in ("container", "wsl", "colab") if machine.get(place)}
     if os.path.isdir(os.path.join(sys.prefix, "conda-meta")):
         found.add("conda")
@@ -122,7 +122,7 @@ class MachineRemedies(Remedies):
         super(MachineRemedies, self).__init__(MachineFacts(facts), detail, systems)
 
     def commands(self, cause):
-        """Those that change this environment or its variables; the remedy of a host is said in words."""
+        """Commands that change this environment or its variables; the remedy of a host is said in words."""
         found = self._written("package-pin-mismatch") if self.check["id"] == "P01" else []
         found = self._not_found(cause, found) if cause in _NOT_FOUND else found
         found = found or super(MachineRemedies, self).commands(cause)
@@ -158,7 +158,7 @@ class MachineRemedies(Remedies):
         return list(sound.values()), [name for name in names if name not in sound]
 
     def _not_found(self, cause, first):
-        """What installs libraries that are nowhere (``first``, else the lines of the cause), and
+        """Commands that install libraries that are nowhere (``first``, else the lines of the cause), and
         LD_LIBRARY_PATH with their folders to be and those of what lies in wheels, if it is needed; [].
         """
         found, absent = self._lying()
@@ -218,7 +218,7 @@ class MachineRemedies(Remedies):
         return torch_index(local) + ["%s==%s" % (name, version)]
 
     def torch_release(self):
-        """The one that most packages here are compiled for, which they pin; else the one that is here."""
+        """The release that most packages here are compiled for, which they pin; else the one that is here."""
         rows = [requirement(text) for row in self.here.distributions.values() for text in row["requires"]]
         pins = [row["pins"][0][1] for row in rows if row and row["name"] == "torch" and _is_exact(row)]
         here = super(MachineRemedies, self).torch_release()
@@ -412,7 +412,7 @@ class MachineRemedies(Remedies):
 
 
 def _folders_to_be(commands, families):
-    """Where the wheels of these families (a pattern, or None) will have their libraries, once installed."""
+    """The folders that the wheels of these families (a pattern, or None) will have, once installed."""
     words = " ".join(command.text for command in commands if command.where == "pip")
     found = []
     for name in re.findall(r"\bnvidia(?:-[a-z]+)+?(?:-cu\d\d)?(?![\w-])", words) if families else ():

@@ -253,7 +253,7 @@ def check_shapes(table, values):
 
 
 def _fault(shape, value, where):
-    """What is wrong, with the place; None if the value has the shape."""
+    """The fault of a value, with its place; None if the value has the shape."""
     if isinstance(shape, tuple):
         faults = [_fault(one, value, where) for one in shape]
         return None if None in faults else faults[0]

@@ -285,7 +285,7 @@ def printed_report(text):
 
 
 def without_infinities(document):
-    """The same document with NaN and infinite numbers as text, for which JSON has no numbers."""
+    """The document with NaN and infinite numbers as text, for which JSON has no numbers."""
     texts = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
     return json.loads(json.dumps(document, default=str), parse_constant=texts.get)
 

@@ -139,7 +139,7 @@ class Run(object):
             self.in_flight = stack[-1]
 
     def again(self, *counter, **params):
-        """The same stage once more under counter-tests; nothing of it is reported."""
+        """Run the same stage once more under counter-tests; nothing of it is reported."""
         unknown = set(counter) - set(COUNTER_TESTS)
         if unknown:
             raise ValueError("no such counter-test: %s" % ", ".join(sorted(unknown)))
@@ -221,7 +221,7 @@ def child_main(name, params, fd):
 
 
 def _place_of(error):
-    """Where an exception without a text was raised, and what was written to stderr so far."""
+    """The place at which an exception without a text was raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return "without a text, at %s:%d: %s" % (frame.filename, frame.lineno, frame.line)
 

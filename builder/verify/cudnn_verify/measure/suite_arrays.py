@@ -70,7 +70,7 @@ class ArraySuites(object):
             self.capability = numbers(gpus[0].get("compute_capability"))
 
     def lacks(self):
-        """What this release of the framework lacks for any suite, or None; called before all else."""
+        """The lack of this release of the framework for any suite, or None; called before all else."""
 
     def start(self):
         """Called before the first tensor."""

@@ -1,1 +1,1 @@
-"""What reads texts that people have: logs, notebooks, lists of packages."""
+"""The half that reads people's texts: logs, notebooks, lists of packages."""

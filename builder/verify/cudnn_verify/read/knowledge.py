@@ -35,7 +35,7 @@ _NEEDED_TEXTS = {
 
 
 def knowledge_here(version):
-    """What this release knows, as a document."""
+    """This release's knowledge, as a document."""
     rows = [(row.id, row._asdict()) for row in read_next_checks()]
     looks = {name: {key: row[key] for key in row if row[key] and key != "id"} for name, row in rows}
     document = {"schema": KNOWLEDGE_FORM, "kind": "knowledge", "version": version}

@@ -62,7 +62,7 @@ class Words(dict):
         return not rows or any(all(any(self[word] for word in part) for part in row) for row in rows)
 
     def _starts(self, word):
-        """Where a word is in the text: up to one more place than are looked around."""
+        """The places of a word in the text: up to one more place than are looked around."""
         if word not in self._places:
             found, at = [], self._text.find(word) if self[word] else -1
             while at >= 0 and len(found) <= _MOST_PLACES:
