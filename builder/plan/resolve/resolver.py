@@ -148,9 +148,9 @@ class _Files:
         older = None if self.ended else _before_it_went(proposal, truth)
         again = solved(older, self.index, self.driver) if older is not None else ""
         if not isinstance(again, str) and (refused is not None or _moves_one(wheels, again[1])):
-            answer = self.judged(again)
-            if refused is not None or not isinstance(answer, str):
-                return answer
+            other = self.judged(again)
+            if refused is not None or not isinstance(other, str):
+                return other
         if refused is not None:
             return broken_set(refused)
         self.stands = True
