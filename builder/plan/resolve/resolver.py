@@ -163,10 +163,14 @@ class _Files:
         proposal, truth, found = self._with_apt(proposal, wheels)
         self.seconds += time.monotonic() - started
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        older = None if self.ended else _before_it_went(proposal, truth)
+        again = solved(older, self.index, self.driver) if older is not None else ""
+        if not isinstance(again, str) and (refused is not None or _moves_one(wheels, again[1])):
+            other = self.judged(again)
+            if refused is not None or not isinstance(other, str):
+                return other
         if refused is not None:
-            older = _before_it_went(proposal, truth)
-            again = None if older is None or self.ended else solved(older, self.index, self.driver)
-            return broken_set(refused) if again is None or isinstance(again, str) else self.judged(again)
+            return broken_set(refused)
         self.stands = Outcome.of(found).is_possible
         return replace(
             proposal,
@@ -189,6 +193,12 @@ class _Files:
             cell = replace(cell, apt=apt)
 
 
+def _moves_one(wheels: Sequence[Wheel], others: Sequence[Wheel]) -> bool:
+    """Whether of another set one package alone has another version: a reservation less costs nothing then."""
+    one, other = ({wheel.name: wheel.version for wheel in each} for each in (wheels, others))
+    return one.keys() == other.keys() and sum(one[name] != other[name] for name in one) == 1
+
+
 def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     """The proposal with an older release of a package that lacks what another one's import takes; None if
     none is known to have it, or the cell has the bound already.
@@ -201,7 +211,7 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     old_protoc = ".".join(map(str, BY_OLD_PROTOC))
     for one in truth.imports:
         bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
-        if bound and not one.aside and canonical(one.giver) not in own:
+        if bound and (one.generated or not one.aside) and canonical(one.giver) not in own:
             pip = asked_once(cell.pip, (f"{one.giver}{bound}",))
             return replace(proposal, cell=replace(cell, pip=pip)) if pip != cell.pip else None
     return None

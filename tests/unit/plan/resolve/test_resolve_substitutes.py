@@ -501,6 +501,16 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
     assert (found, len(refused)) == ([], 1)
 
 
+@pytest.mark.parametrize(("onnx", "moves"), [("1.16.1", True), ("1.12.0", False)])
+def test_a_reservation_less_is_taken_where_it_moves_one_package(onnx: str, moves: bool) -> None:
+    def a_set(**versions: str) -> list[Wheel]:
+        return [Wheel(name=name, version=one, file="", sha256="", size=0) for name, one in versions.items()]
+
+    before = a_set(protobuf="5.29.6", onnx="1.16.1")
+    assert proving._moves_one(before, a_set(protobuf="3.20.3", onnx=onnx)) is moves
+    assert not proving._moves_one(before, before)
+
+
 @pytest.mark.parametrize("more", [False, True])
 def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_against_it(
     monkeypatch, more: bool
