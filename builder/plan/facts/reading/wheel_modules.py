@@ -157,20 +157,22 @@ def _proven(
 
 
 def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
-    """Packages that two wheels are imported by, and that are not the same in both: what was installed last is
-    there."""
+    """Packages of two wheels with other contents in their ``__init__.py``: that of the wheel which was
+    installed last stands beside the modules of both. A module of one file is whole, whosever it is: jupyter
+    1.0 and jupyter-core both bring ``jupyter.py``.
+    """
     by_root: dict[str, str] = {}
     for name, one in shelf.items():
         for root in one.roots:
+            path = one.files.modules[root] if one.files is not None else None
+            if path is None or not path.endswith("/__init__.py"):
+                continue
             other = by_root.setdefault(root, name)
             contents = (
                 {shelf[owner].content(root) for owner in (other, name)} if other != name else set[str]()
             )
             if len(contents) == 2 and all(contents):
-                path = one.files.modules[root] if one.files is not None else None
-                yield Missing(
-                    root, 1, root, None, shared=True, root=name, taker=name, giver=other, path=path or root
-                )
+                yield Missing(root, 1, root, None, shared=True, root=name, taker=name, giver=other, path=path)
 
 
 def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:

@@ -124,6 +124,13 @@ def test_a_package_of_two_distributions_is_one_of_them(cell, tmp_path, one, othe
     assert found == [("impossible", f"{said}: an image has one of them")] * is_refused
 
 
+def test_a_module_of_one_file_may_be_of_two_wheels(cell, tmp_path) -> None:
+    """jupyter 1.0 and jupyter-core both bring ``jupyter.py``: either is whole."""
+    launcher = wheel("taker", "1.0", {"taker.py": "from giver import main\n"})
+    core = wheel("giver", "2.0", {"giver/__init__.py": "def main(): ...\n", "taker.py": "import giver\n"})
+    assert judged(cell, tmp_path, launcher, core) == []
+
+
 def test_a_package_whose_modules_do_not_import_is_refused_though_its_own_import_runs(cell, tmp_path) -> None:
     members = {
         "taker/__init__.py": "",
