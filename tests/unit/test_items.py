@@ -133,6 +133,7 @@ OF_ONE_ITEM = {
     ("image/compose/cell_layers.py", "plan"): "layers of one image",
     ("image/layers/tar.py", "_send"): "pieces of one layer",
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
+    ("plan/lock/pinning.py", "_above_its_pythons"): "wheels of one lock",
     ("sources/index/client.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/resolve/resolver.py", "prove"): "proposals; each answers with its own reason",
     ("release/colab/match.py", "build_missing"): "sources of one runtime; each answers with its own reason",

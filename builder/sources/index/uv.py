@@ -153,7 +153,7 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     command = [find_uv_bin(), "pip", "compile", "-", "--offline", "--emit-index-url", "--no-header"]
     command += ["--quiet", "--python", sys.executable, *options]
     done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
-    if (folder := re.search(r"Failed to initialize cache at `([^`]*)`", done.stderr)) is not None:
+    if (folder := re.search(r"Failed to initialize cache at\s+`([^`]*)`", done.stderr)) is not None:
         raise MissingToolError(
             f"uv cannot keep its downloads: the folder {folder[1]} cannot be made or written",
             hint="name one that you may write to: UV_CACHE_DIR for uv's, RTBUILD_CACHE for rtbuild's own, "
