@@ -19,6 +19,7 @@ from builder.plan.resolve import (
     Proposal,
     ProposedMatrix,
     Wishes,
+    by_compat,
     needs_standalone,
     propose,
 )
@@ -92,8 +93,8 @@ def resolve(
         say_origins(found, own=not gpu and driver is None)
         if output is None:
             show(found.text.removesuffix("\n"))
-        first = found.proposals[0].cell
-        if (by_pip := pip_line(first)) is not None:
+        first, findings = found.proposals[0].cell, found.proposals[0].findings
+        if by_compat(findings) is None and (by_pip := pip_line(first)) is not None:
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
             if first.cuda.packages:
                 say(f"  {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
@@ -131,7 +132,8 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     driver = [f"driver {found.demand.driver}"] if found.demand.driver is not None else []
-    machine = ", ".join((*found.demand.gpus, *driver))
+    for_python = [f"Python {found.demand.python}"] if found.demand.python is not None else []
+    machine = ", ".join((*found.demand.gpus, *driver, *for_python))
     for last in found.last:
         for line in last.lines(machine):
             say(f"note: {line}")

@@ -154,7 +154,11 @@ def propose(
             asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
         text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
-        last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
+        last = [
+            last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
+            for wish in demand.frameworks
+            if machine_given
+        ]
         return ProposedMatrix(
             text=text,
             demand=demand,

@@ -342,12 +342,15 @@ class LastRelease:
         return said
 
 
-def last_release(name: str, gpus: Sequence[str], driver: str | None) -> LastRelease:
+def last_release(
+    name: str, gpus: Sequence[str], driver: str | None, *, takes: Callable[[str], bool] = lambda _: True
+) -> LastRelease:
     """The newest releases of a framework, by its distribution, for all of these cards and the driver.
 
-    A release of which a deciding value is not known is none that runs.
+    A release of which a deciding value is not known is none that runs, and neither is one that needs
+    ``cuda-compat`` in its image. ``takes`` leaves out releases that have no wheel for a Python asked for.
     """
-    ways = list(choices(Requirement(name)))
+    ways = [one for one in choices(Requirement(name)) if any(map(takes, one.row.python))]
     anywhere = _newest(ways, gpus, driver)
     return LastRelease(
         name=name,
@@ -380,12 +383,19 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
             continue
         findings = check(cell, driver=driver, only=OF_MACHINE)
         worst = max(findings, key=lambda one: one.outcome.severity, default=None)
-        if worst is None or worst.outcome.is_possible:
+        if worst is not None and worst.outcome.is_possible:
+            worst = by_compat(findings)
+        if worst is None:
             after, dropped = _after(refused, choice)
             return Newest(choice=choice, dropped=dropped, refused=after)
         refused.append((choice, worst))
     after, dropped = refused[-1] if refused else (None, None)
     return Newest(choice=None, dropped=dropped, refused=after)
+
+
+def by_compat(findings: Sequence[Finding]) -> Finding | None:
+    """The reservation of a cell that this driver runs by ``cuda-compat`` in the base alone, else None."""
+    return next((one for one in findings if one.rule == "driver" and one.outcome is Outcome.WARNS), None)
 
 
 def _after(refused: Sequence[tuple[Choice, Finding]], found: Choice) -> tuple[Choice | None, Finding | None]:
