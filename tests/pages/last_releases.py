@@ -27,7 +27,8 @@ and `gpu`; made from the [facts](facts.md) by `make golden`. `rtbuild resolve to
 
 A build such as `+cu126` is on PyTorch's own index. In brackets: the newest that the default index has, if it
 is another. A card stands for all of its compute capability; a driver for its branch and those up to the next
-one here. A dash: no release on record is known to run.
+one here. A dash: no release on record is known to run. A release that an older driver runs on data-centre
+cards by `cuda-compat` in an image alone does not count: `resolve` proposes such an image.
 """
 
 

@@ -561,7 +561,7 @@ def _imported(code: str) -> str | None:
     wanted = {row.module: row.distribution for row in load().registry if row.distribution}
     imports = re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)
     name = next((wanted[module] for module in imports if module in wanted), None)
-    old = name == "tensorflow" and re.search(r"^%tensorflow_version 1", code, re.MULTILINE)
+    old = name == "tensorflow" and re.search(r"^\s*%tensorflow_version 1", code, re.MULTILINE)
     return f"{name}<2" if old else name
 
 

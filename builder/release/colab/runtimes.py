@@ -223,7 +223,8 @@ def read_runtime(
     """
     dated = at if at and _DATE.fullmatch(at) else None
     if source is not None and not source.is_dir():
-        raise UsageError(f"{source} is no folder", hint="name one that holds the lists")
+        hint = "name one that holds the lists: git clone https://github.com/googlecolab/backend-info"
+        raise UsageError(f"{source} is no folder", hint=hint)
     commit = _commit_of(source, at) if at else None
     lists = ((freeze, FREEZE), (apt, APT), (system, SYSTEM))
     texts = [_read(given, names, source, commit) for given, names in lists]

@@ -296,6 +296,13 @@ def test_the_line_for_pip_says_where_the_loader_has_to_look(text: str, *, told: 
     assert ("nvidia/*/lib, in LD_LIBRARY_PATH" in shown) is told
 
 
+def test_a_cell_that_needs_cuda_compat_of_its_base_has_no_line_for_pip(capsys) -> None:
+    assert resolve("jax[cuda12]==0.4.30", index=None, gpus=("A100",), driver="470.256.02", limit=1) == 0
+    shown = capsys.readouterr()
+    assert "cuda-compat" in shown.err
+    assert "by pip alone" not in shown.err
+
+
 def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:
     class Lacking(Offered):
         """The double of a resolver, in uv's words."""

@@ -279,17 +279,21 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         elif (
             newer is not None
             and not contains(row.versions, text)
-            and not at_least(gpu.capability, newer.capability_min)
+            and _serves(row, gpu) != _serves(newer, gpu)
         ):
             other, newer_span = _line_of(newer, text)
             said = f"whether cuDNN {text} serves {card} is not known: {line} serves compute capability {span}"
             said += f", {other} {newer_span}"
-            yield unknown(
-                said, *values, Value(line, span, row.source), Value(other, newer_span, newer.source)
-            )
+            # a newer card may take an older line's code for others; an older one takes none of a newer line
+            judge = warns if _serves(newer, gpu) else unknown
+            yield judge(said, *values, Value(line, span, row.source), Value(other, newer_span, newer.source))
         elif not at_least(row.capability_max, gpu.capability):
             said = f"{line} serves compute capability {span}; {card} is newer"
             yield warns(said, *values, Value(line, span, row.source))
+
+
+def _serves(row: CudnnRow, gpu: GpuRow) -> bool:
+    return at_least(gpu.capability, row.capability_min) and at_least(row.capability_max, gpu.capability)
 
 
 def _line_of(row: CudnnRow, version: str) -> tuple[str, str]:

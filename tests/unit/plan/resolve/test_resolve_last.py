@@ -65,3 +65,16 @@ def test_a_bare_branch_is_told_what_a_full_number_may_buy() -> None:
 
 def test_where_the_newest_release_runs_nothing_is_said() -> None:
     assert last_release("torch", ("RTX5090",), "580").lines("RTX5090") == []
+
+
+def test_a_release_that_a_driver_runs_by_cuda_compat_alone_is_no_last_one() -> None:
+    """``pip install`` brings no cuda-compat: NVIDIA's base images have it."""
+    found = last_release("torch", ("V100",), "470.256.02")
+    assert (found.anywhere.text, found.default.text) == ("torch==2.7.1+cu118", "torch==2.0.1")
+    assert "torch==2.1.0: driver 470.256.02 is older than 525.60.13" in found.lines("V100")[1]
+
+
+def test_the_last_release_is_one_for_the_python_asked_for() -> None:
+    found = last_release("torch", ("RTX5070",), "570.133.07", takes=lambda python: python == "3.9")
+    assert found.anywhere.text is not None
+    assert found.anywhere.text.startswith("torch==2.8.0")

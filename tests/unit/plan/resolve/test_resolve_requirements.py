@@ -342,6 +342,10 @@ def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding:
     ("code", "hint"),
     [
         ("%tensorflow_version 1.x\nimport tensorflow as tf", "`rtbuild resolve 'tensorflow<2'`"),
+        (
+            "try:\n  %tensorflow_version 1.x\nexcept: pass\nimport tensorflow",
+            "`rtbuild resolve 'tensorflow<2'`",
+        ),
         ("import numpy\nfrom torch import nn", "it imports torch: `rtbuild resolve torch`"),
         ("import onnxruntime", "`rtbuild resolve onnxruntime-gpu`"),
         ("import paddle", "`rtbuild resolve paddlepaddle-gpu`"),
