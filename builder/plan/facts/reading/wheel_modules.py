@@ -438,7 +438,8 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
     found = dict.fromkeys(lacks, False)
     givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
-    inner = {part for module in (files.every if files is not None else ()) for part in module.split(".")[1:]}
+    # by paths: a folder such as ``gql-0.2.0``, which is no module, may be put into sys.path
+    inner = {part.removesuffix(".py") for path in sources.paths() for part in path.split("/")[1:]}
     for path, content in sources.every():
         if content is None:
             return {}

@@ -124,6 +124,18 @@ def test_a_package_of_two_distributions_is_one_of_them(cell, tmp_path, one, othe
     assert found == [("impossible", f"{said}: an image has one of them")] * is_refused
 
 
+def test_a_vendored_folder_that_is_no_module_may_be_put_into_the_path(cell, tmp_path) -> None:
+    """wandb 0.16 has ``wandb/vendor/gql-0.2.0/wandb_gql``."""
+    members = {
+        "taker/__init__.py": "from taker import path\nimport gql\n",
+        "taker/path.py": "import sys\nsys.path.insert(1, __file__ + '/../vendor/gql-0.2.0')\n",
+    }
+    vendored = {**members, "taker/vendor/gql-0.2.0/gql/__init__.py": ""}
+    assert judged(cell, tmp_path / "vendored", wheel("taker", "1.0", vendored), base=rootfs()) == []
+    ((outcome, _),) = judged(cell, tmp_path / "none", wheel("taker", "1.0", members), base=rootfs())
+    assert outcome == "impossible"
+
+
 def test_a_module_of_one_file_may_be_of_two_wheels(cell, tmp_path) -> None:
     """jupyter 1.0 and jupyter-core both bring ``jupyter.py``: either is whole."""
     launcher = wheel("taker", "1.0", {"taker.py": "from giver import main\n"})
