@@ -26,7 +26,7 @@ from packaging.version import Version
 
 from builder.core.documents import CONTROL, MalformedError, parse_toml, shown
 from builder.core.errors import CellError, UsageError
-from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
+from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, requirement, short
 from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve.requirements import LONGEST, Wishes, add_line, quoted, read_text
 from builder.plan.resolve.solve import pythons
@@ -47,11 +47,32 @@ def from_pyproject(path: Path) -> Wishes:
     found.python = bound or None
     for name, value in _table(poetry, "dependencies", path).items():
         _poetry(name, value, path, found)
-    for group in _table(project, "optional-dependencies", path):
-        found.notes.append(f"{path}: the extra '{quoted(group)}' is not taken over; name its packages beside")
+    _extras(_table(project, "optional-dependencies", path), path, found)
     if not found.wishes:
         raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
     return found
+
+
+def _extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
+    """The frameworks that a project's extras alone name, if all extras that name one ask for the same of it;
+    notes for the rest. An extra of the CPU's build and one of CUDA's differ in their index alone.
+    """
+    asked: dict[str, dict[str, list[str]]] = {}
+    for group, texts in extras.items():
+        for parsed in map(requirement, map(str, texts if isinstance(texts, list) else [])):
+            if parsed is not None and parsed.url is None and load().is_framework(canonical(parsed.name)):
+                asked.setdefault(canonical(parsed.name), {}).setdefault(str(parsed), []).append(group)
+    own = any(load().is_framework(wish.name) for wish in found.wishes)
+    taken = {} if own else {name: texts for name, texts in asked.items() if len(texts) == 1}
+    for texts in taken.values():
+        for text, groups in texts.items():
+            found.add(text, f"{path}, the extras {', '.join(map(quoted, groups))}")
+    for group in extras:
+        but = [text for texts in taken.values() for text, groups in texts.items() if group in groups]
+        rest = f" but for {', '.join(but)}" if but else ""
+        found.notes.append(
+            f"{path}: the extra '{quoted(group)}' is not taken over{rest}; name its packages beside"
+        )
 
 
 def from_pylock(path: Path) -> Wishes:
@@ -346,8 +367,8 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
     if not found and not pip:
         raise UsageError("the conda environment names no package that comes in wheels")
     wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])
-    for requirement in found:
-        wishes.add(requirement, str(path))
+    for wish in found:
+        wishes.add(wish, str(path))
     lines = text.splitlines()
     for line in map(str.strip, pip):
         number = next((number for number, raw in enumerate(lines, 1) if line in raw), None)

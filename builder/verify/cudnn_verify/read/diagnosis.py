@@ -382,6 +382,8 @@ def _told_apart(check, equal, places):
     if (named & set(CAUSES)) - equal and len(named & equal) < 2:
         return (0,)  # it decides for another one than those that are listed
     fits = wanted & equal if len(equal) > 1 else wanted == equal and wanted
+    if fits and len(fits) < min(2, len(wanted)):
+        return (0,)  # between one of them and one that is not listed
     here = fits and (not check.place or check.place in places)
     return (len(fits), bool(check.place), -len(wanted - equal)) if here else (0,)
 

@@ -115,6 +115,24 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
         from_arguments(["torch=="])
 
 
+@pytest.mark.parametrize(
+    ("extras", "own", "taken"),
+    [
+        ('cpu = ["torch==1.10.*"]\ncuda = ["torch==1.10.*"]\n', "", ["numpy", "torch==1.10.*"]),
+        ('cpu = ["torch==1.10.*"]\ncuda = ["torch==1.12.*"]\n', "", ["numpy"]),
+        ('cuda = ["torch==1.10.*"]\n', ', "jax"', ["numpy", "jax"]),
+        ("cuda = 3\n", "", ["numpy"]),
+    ],
+)
+def test_a_framework_that_extras_alone_name_is_taken_if_they_agree(tmp_path, extras, own, taken) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f'[project]\ndependencies = ["numpy"{own}]\n[project.optional-dependencies]\n{extras}')
+    found = from_pyproject(path)
+    assert [str(wish.parsed) for wish in found.wishes] == taken
+    but = " but for torch==1.10.*" if "torch==1.10.*" in taken else ""
+    assert f"{path}: the extra 'cuda' is not taken over{but}; name its packages beside" in found.notes
+
+
 def test_a_pyproject_of_either_kind(tmp_path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text(
