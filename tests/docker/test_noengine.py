@@ -242,7 +242,7 @@ def test_a_registry_that_dies_in_a_push_and_comes_back(project: Project, built: 
     with unreliable.before(project.host) as proxy:
         there = Project(project.folder, proxy.host)
         proxy.fault = lambda _number, method, path: "half" if method in {"PUT", "PATCH"} else None
-        failed = there.build(*options, there.repository("dies"), check=1)
+        failed = there.build(*options, there.repository("dies"), check=5)
         (cell,) = json.loads(failed.stdout)["cells"]
         assert (cell["error"]["kind"], cell["stage"]) == ("RegistrySilentError", "push")
         assert Registry.to_write().tags(project.repository("staging")), "the registry itself is well"
