@@ -57,7 +57,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, client: docker.DockerClien
 def first(project: Path) -> dict[str, Any]:
     """The first build: two cells succeed, the one whose base does not exist fails alone."""
     start = time.monotonic()
-    done = rtbuild(project, "build", "line.yaml", "--json", "--progress", "plain", check=1)
+    done = rtbuild(project, "build", "line.yaml", "--json", "--progress", "plain", check=5)
     document = json.loads(done.stdout)
     document["stderr"], document["wall"] = done.stderr, time.monotonic() - start
     return document
