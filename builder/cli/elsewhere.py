@@ -90,7 +90,7 @@ VALUES = {
 
 
 def divided_size(message: str) -> str | None:
-    """What to type for ``--prune 20 GB``, by the parser's words for the second of them; None for others."""
+    """A hint for ``--prune 20 GB``, by the parser's words for the second of them; None for other messages."""
     found = re.search(r"unexpected extra argument\(?s?\)? \(([KMGT]i?B?|bytes)\)", message, re.IGNORECASE)
     return f"a size is one word, as in --prune 20{found[1]}" if found is not None else None
 

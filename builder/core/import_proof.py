@@ -61,7 +61,7 @@ class WheelFiles:
 
     @property
     def every(self) -> Iterator[str]:
-        """All that can be imported."""
+        """All modules that can be imported."""
         yield from self.modules
         yield from self.folders
 
@@ -217,7 +217,7 @@ class _Owned(NamedTuple):
 
 @dataclass(frozen=True)
 class Executed:
-    """What one module does when it is executed."""
+    """The imports, and the lacks, of one module when it is executed."""
 
     executed: list[str] = field(default_factory=list)
     lacks: list[Missing] = field(default_factory=list)
@@ -268,14 +268,14 @@ class ImportSet:
         return module in self._modules or module in self._folders
 
     def names(self, module: str) -> ModuleNames | None:
-        """What is in a module; None for what no source says."""
+        """The names of a module; None if no source says them."""
         found = self._modules.get(module)
         if found is None or found.wheel is None or found.path is None:
             return None
         return self.read(found.wheel, module)
 
     def owner(self, module: str) -> str | None:
-        """The one wheel that has a module."""
+        """The wheel that has a module."""
         found = self._modules.get(module)
         return found.wheel if found is not None else None
 
@@ -429,7 +429,7 @@ class ImportSet:
         return [module, *(self.entered(named[0]) if len(named) == 1 else ())]
 
     def outcome(self, module: str) -> Executed:
-        """What a module executes and lacks when it is executed."""
+        """The modules that a module executes, and the names that it lacks then."""
         if module not in self._outcomes:
             found = self.names(module)
             outcome = Executed()
@@ -717,7 +717,7 @@ class ImportSet:
         return found is not None and name in found.hashless
 
     def fails(self, one: Taken) -> tuple[str, str | None] | None:
-        """What an import certainly lacks: a module, and None or a name of it."""
+        """The lack that certainly ends an import: a module, and None or a name of it; None if there is none."""
         absent = self.lacks_module(one.module)
         if absent is not None:
             return absent, None
@@ -921,7 +921,7 @@ def _ends_it(every: ImportSet, one: Missing, owner: str, left: set[Lack]) -> boo
 
 
 def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
-    """All that has to be lacking, so that an import ends with it."""
+    """All names that have to be lacking, so that an import ends with it."""
     if not one.ends:
         yield one.module, one.name, one.giver
     for module, name in one.because:

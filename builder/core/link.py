@@ -472,7 +472,7 @@ class LinkProcess(object):
                 yield folder, "default folder"
 
     def _path_of(self, one: Loaded, which: str, step: str) -> "list[tuple[str | None, str]]":
-        """Of DT_RPATH or DT_RUNPATH, the folders in which there is something."""
+        """The folders of DT_RPATH or DT_RUNPATH in which there is something."""
         if which not in one.paths:
             text = getattr(one.facts, which) if one.facts is not None else None
             if which == "rpath" and one.facts is not None and one.facts.runpath is not None:

@@ -263,7 +263,7 @@ class Sdist:
 
 @dataclass(frozen=True, kw_only=True)
 class Compilation:
-    """Of a wheel that was compiled: Debian packages, by name."""
+    """The compilation of a wheel: Debian packages, by name."""
 
     needs: tuple[str, ...]
     """Packages that the matrix names for the build, beside the compiler."""

@@ -58,7 +58,7 @@ class AddedTo(NamedTuple):
 
 
 class Additions(NamedTuple):
-    """Of one source."""
+    """The additions of one source."""
 
     names: frozenset[tuple[AddedTo, str | None]] = frozenset()
     """Targets, and the name that each gets; None for a name that is put together."""

@@ -1,4 +1,5 @@
-"""What a Python module defines, and what it takes from others when it is imported, read without running it.
+"""The names that a Python module defines, and those that it takes from others when it is imported, read
+without running it.
 
 A name that may be there counts as defined, and an import that may not happen is not demanded: what follows
 from both, that a name is missing, holds whatever the module does.
@@ -181,7 +182,7 @@ class DecidedTest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """What statements that are executed take from elsewhere."""
+    """The names that executed statements take from elsewhere."""
 
     taken: tuple[Taken, ...] = ()
     used: tuple[Used, ...] = ()
@@ -367,7 +368,7 @@ UNREAD = ModuleNames(anything=True, submodules=True)
 
 
 def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
-    """What is in a module's source; of one that is not read in bounds, :data:`UNREAD`."""
+    """The names in a module's source; :data:`UNREAD` if it is not read in bounds."""
     if len(content) > LARGEST:
         return UNREAD
     try:
@@ -399,7 +400,7 @@ def is_of_several(content: bytes) -> bool:
 
 
 def _not_parsed(problem: SyntaxError) -> ModuleNames:
-    """Of what this Python does not parse: an older one does not either, newer ones may."""
+    """A source that this Python does not parse: an older one does not either, newer ones may."""
     own = sys.version_info[1]
     if problem.msg.startswith("Missing parentheses in call to"):
         text = f"is written in Python 2: {problem.msg.partition('.')[0]}"
@@ -463,7 +464,7 @@ class _Reader:
         """None or False, if a name is bound to it first; None for another first value."""
 
     def texts(self, tree: ast.Module) -> None:
-        """What the text alone tells, functions aside that :mod:`.lazy_names` knows."""
+        """Take in what the text alone tells, functions aside that :mod:`.lazy_names` knows."""
         lines = self.text.split("\n")
         text = self.text
         for node in of_module(tree.body):
@@ -484,7 +485,7 @@ class _Reader:
             self.anything |= anything
 
     def _added(self, tree: ast.Module) -> None:
-        """What it puts among the interpreter's modules, itself among them."""
+        """Take in the modules that the source puts among the interpreter's, itself among them."""
         added = additions_of(tree, self.module, self.package)
         self.submodules |= bool(added.modules)
         if added.replaced and not self.lazy:
@@ -569,7 +570,7 @@ class _Reader:
         )
 
     def dotted(self, chain: tuple[str, ...]) -> set[str]:
-        """What ``first.second`` certainly is, by dotted names; more than one of imports that may fail."""
+        """The dotted names that ``first.second`` certainly is; more than one of imports that may fail."""
         first = chain[0] if chain else ""
         if not first or any(first in names for names in self.shadows):
             return set()
@@ -588,7 +589,7 @@ class _Reader:
         return BY_OLD_PROTOC if _OLD_DESCRIPTOR.search(self.text) else None
 
     def bodies(self, bound: Mapping[str, Any], known: Collection[str]) -> dict[str, Effects]:
-        """What calls of its functions execute."""
+        """The effects of calls of its functions."""
         found: dict[str, Effects] = {}
         self.within = True
         for name, function in self.defined.items():
@@ -680,7 +681,7 @@ class _Reader:
                 self.demand(expression, pythons)
 
     def demand(self, expression: ast.expr, pythons: int) -> None:
-        """What an expression takes, calls and raises."""
+        """Take in the names that an expression takes, calls and raises."""
         for node, chain in _attributes(expression):
             if isinstance(node, ast.Call):
                 self.call(node, chain, pythons)
@@ -853,7 +854,7 @@ class _Reader:
         self.evaluate([statement.annotation], 0 if self.within else self.now(pythons))
 
     def now(self, pythons: int) -> int:
-        """Where annotations are evaluated at once: not from Python 3.14 on."""
+        """The Pythons on which annotations are evaluated at once: not from Python 3.14 on."""
         return 0 if self.postponed else pythons & ((1 << 14) - 1)
 
     def public_names(self, statement: ast.stmt) -> None:
@@ -1043,7 +1044,7 @@ class _Reader:
 
 @dataclass
 class _Collected:
-    """What is found of :class:`Effects` on the way."""
+    """The parts of :class:`Effects` that were found so far."""
 
     taken: list[Taken] = field(default_factory=list)
     used: dict[tuple[str, tuple[str, ...]], Used] = field(default_factory=dict)
@@ -1070,7 +1071,7 @@ class _Collected:
         self.branches += other.branches
 
     def effects(self, bound: Mapping[str, tuple[str, str | None]], known: Collection[str]) -> Effects:
-        """The same, of names that are certainly modules, or functions and classes of the module."""
+        """The effects, of names that are certainly modules, or functions and classes of the module."""
         guards = (
             Guard(tried, trial.effects(bound, known), kinds, instead.effects(bound, known))
             for tried, trial, kinds, instead in self.guards
@@ -1185,7 +1186,7 @@ def _signature(args: ast.arguments, given: int) -> Signature:
 
 
 def _made_by(own: ast.ClassDef) -> ast.FunctionDef | None:
-    """What a call of a class calls, if that is certainly its own ``__init__``."""
+    """The function that a call of a class calls, if that is certainly its own ``__init__``."""
     methods = [one for one in own.body if isinstance(one, ast.FunctionDef)]
     made = [one for one in methods if one.name == "__init__"]
     if own.keywords or len(made) != 1 or made[0].decorator_list or any(m.name == "__new__" for m in methods):

@@ -73,7 +73,9 @@ def catalogue(
 
 
 def _moment(epoch: str) -> datetime:
-    """Of ``SOURCE_DATE_EPOCH``; now, if it is no number. Raises UsageError for one that is no date."""
+    """The moment of ``SOURCE_DATE_EPOCH``; now, if it is no number. Raises UsageError for one that is no
+    date.
+    """
     if not epoch.isdecimal():
         return datetime.now(UTC)
     try:

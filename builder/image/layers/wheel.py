@@ -578,7 +578,7 @@ def check_tags(wheel: Wheel, cell: Cell) -> None:
 
 @functools.cache
 def _tags(python: str, platform: str) -> Mapping[Tag, int]:
-    """Of any glibc: its age is the lock's business, which knows the base."""
+    """The tags of any glibc: its age is the lock's business, which knows the base."""
     return Target(python=python, platform=platform, glibc="2.99").tags()
 
 

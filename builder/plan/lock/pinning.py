@@ -167,7 +167,9 @@ def _refuse_gone(before: Iterable[Wheel], now: Iterable[Wheel], moves: Collectio
 
 
 def _refuse_stubs(wheels: Iterable[Wheel]) -> None:
-    """Of a name of NVIDIA's that is no longer one, the index has an empty wheel 0.0.0a0: uv takes that."""
+    """Refuse a name of NVIDIA's that is no longer one: the index has an empty wheel 0.0.0a0, and uv takes
+    that.
+    """
     for wheel in wheels:
         row = load().stub(wheel.name, wheel.version)
         if row is not None:

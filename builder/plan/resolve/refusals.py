@@ -197,7 +197,7 @@ def _left_open(found: Search, demand: Demand) -> bool:
 
 
 def _older_elsewhere(demand: Demand) -> Iterator[str]:
-    """Of frameworks whose older builds nobody reads, that these may serve the driver that is asked for."""
+    """Lines on frameworks whose older builds nobody reads: these may serve the driver that is asked for."""
     for wish in demand.frameworks if demand.driver is not None else ():
         table, least = load().table(wish.name), lower_bound(wish.parsed)
         before = table.elsewhere_before
@@ -221,7 +221,7 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
 
 
 def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
-    """What a card or the driver has against the newest release that meets all other demands."""
+    """The reasons of a card or the driver against the newest release that meets all other demands."""
     for name, without in demand.parts():
         if not name.startswith(("--gpu", "--driver")) or (best := first(without, {})) is None:
             continue
@@ -232,7 +232,7 @@ def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
 
 
 def _of_machine(found: Search, demand: Demand) -> Iterator[str]:
-    """What card and driver have against the candidates that came closest; nothing if not against all."""
+    """The reasons of card and driver against the candidates that came closest; none if not against all."""
     judged = [check(cell, driver=demand.driver, only=OF_MACHINE, suggest=False) for cell in found.refused]
     refused = [[one for one in findings if one.outcome is Outcome.IMPOSSIBLE] for findings in judged]
     if all(refused):

@@ -249,7 +249,7 @@ class Wishes:
         return said
 
     def once(self) -> Self:
-        """Of several requirements on one package in a notebook the last, as pip has it."""
+        """The last of several requirements on one package in a notebook, as pip has it."""
         latest: dict[str, NamedRequirement] = {}
         notes = list(self.notes)
         for wish in self.wishes:
@@ -301,7 +301,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _refuse_folder(folder: Path, package: str = "") -> NoReturn:
-    """Of a folder in the place of a package or of a file: which of its files would be read."""
+    """Refuse a folder in the place of a package or a file, with the ways to read its files."""
     names = sorted(one.name for one in folder.iterdir() if one.is_file())
     ways = [
         f"`rtbuild resolve {option} {shlex.quote(quoted(str(folder / name)))}`"

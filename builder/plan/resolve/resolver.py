@@ -1,4 +1,4 @@
-"""What the resolver of locks says of cells that are possible by the rules: it sees every other package.
+"""The resolver's word on cells that are possible by the rules: it sees every other package.
 
 Packages of which the index has only sources are found out by its words, read, and given to it as wheels.
 Nothing of them is run here: a wheel with their metadata and no code stands in for each. The cell then names
@@ -455,7 +455,9 @@ def _compiles(cell: Cell, sdist: Sdist, *, boldly: bool) -> bool:
 
 
 def untried(cell: Cell) -> Iterator[Finding]:
-    """What is compiled with a compiler alone because nobody read what its build needs."""
+    """Findings on packages that are compiled with a compiler alone because nobody read what their build
+    needs.
+    """
     asked = (Requirement(text) for text in cell.pip)
     versions = {canonical(parsed.name): pinned(parsed) or "0" for parsed in asked}
     for name, needs in cell.compiled:
@@ -473,14 +475,14 @@ def lacking(message: str) -> list[str]:
 
 
 def asked_by_sources(message: str, asked: Sequence[str], target: Target, index: Index) -> Iterator[str]:
-    """What the packages ask for that, by the resolver's words, have sources alone."""
+    """The requirements of the packages that, by the resolver's words, have sources alone."""
     for name in lacking(message):
         if (found := _source(_wanted(name, asked, message), target, index)) is not None:
             yield from (canonical(Requirement(text).name) for text in found[1].requires)
 
 
 def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
-    """What is asked of a package: by the cell itself, or, in uv's words, by others."""
+    """The requirement on a package: the cell's own, or, in uv's words, that of others."""
     bounds = SpecifierSet()
     for text in asked:
         parsed = Requirement(text)
@@ -496,7 +498,9 @@ def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
 
 
 def _told(wanted: Requirement, message: str) -> Requirement:
-    """The same, of the releases without a wheel: a newer one has a wheel, and does not go with the rest."""
+    """The requirement on the releases without a wheel: a newer one has a wheel, and does not go with the
+    rest.
+    """
     found = re.search(
         rf"(?i)(?<![\w-]){name_pattern(wanted.name)}(?P<bounds>[<>=!~]\S*) ha(?:s|ve) no usable wheels",
         message,

@@ -439,7 +439,7 @@ def _loosened(
 def _said_first(
     changed: Collection[str], first: Mapping[str, str], mine: Mapping[str, NamedRequirement]
 ) -> dict[str, str]:
-    """Of each that was changed, what was said of it as it is asked for."""
+    """The reason against each changed requirement as it was asked for."""
     return {name: reason(first[name], mine[name]) for name in changed if name in first}
 
 

@@ -32,7 +32,7 @@ class Today:
         self._pages: dict[tuple[str, ...], dict[str, Files]] = {}
 
     def of_lock(self, pinned: Pinned) -> Outdated:
-        """Of a locked cell, with the indexes that it names."""
+        """The changes of a locked cell, with the indexes that it names."""
         return _or_unknown(pinned.cell.id, lambda: self._ask(pinned, pinned.cell.index))
 
     def of_image(self, repository: str, digest: str, verifier: Verifier | None) -> Outdated:
@@ -45,12 +45,14 @@ class Today:
     def of_images(
         self, repository: str, digests: Iterable[str], verifier: Verifier | None
     ) -> Iterator[Outdated]:
-        """Of each as by :meth:`of_image`, in the order of ``digests``; some are asked about at a time."""
+        """The changes of each image as by :meth:`of_image`, in the order of ``digests``; some are asked about
+        at a time.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             yield from pool.map(lambda digest: self.of_image(repository, digest, verifier), digests)
 
     def of_evidence(self, image: Staged, gathered: Gathered, weighed: Weighed) -> Outdated:
-        """Of a published image whose evidence was read already."""
+        """The changes of a published image whose evidence was read already."""
         return _or_unknown(
             f"{image.repository}@{image.digest}", lambda: self._judged(image, gathered, weighed)
         )

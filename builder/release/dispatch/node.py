@@ -172,7 +172,7 @@ class PulledImages:
 
     @property
     def path(self) -> Path:
-        """Of this node alone, where homes are shared."""
+        """The file of this node alone: nodes may share homes."""
         node = os.environ.get("SLURMD_NODENAME") or platform.node()
         return cache() / "pulled-images" / f"{node}-{self.tool}.json"
 

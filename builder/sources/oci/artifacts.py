@@ -303,7 +303,7 @@ def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, A
 
 
 def _query(response: requests.Response) -> str:
-    """Of the link to the next page; empty at the end, and where the link is no address."""
+    """The query of the link to the next page; empty at the end, and if the link is no address."""
     try:
         return urlsplit(response.links.get("next", {}).get("url", "")).query
     except ValueError:

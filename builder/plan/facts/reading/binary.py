@@ -301,7 +301,7 @@ def _texts(content: bytes, ends: list[int]) -> tuple[int, int] | None:
 
 
 def _section(content: bytes) -> tuple[Iterable[int], int, int] | None:
-    """Of a whole library: where the rows of its table of symbols are, and where their texts begin and end."""
+    """The place of the rows of a whole library's table of symbols, and the bounds of their texts."""
     (table,) = struct.unpack_from("<Q", content, 40)
     row, count = struct.unpack_from("<HH", content, 58)
     if row != _SECTION.size or not 0 < table <= len(content) - row * count:

@@ -61,7 +61,7 @@ class WheelTruth:
 
     @property
     def source(self) -> Source:
-        """Of the values that it tells."""
+        """The source of the values that it tells."""
         digest = "" if self.sha256 is None else f" sha256:{self.sha256[:12]}"
         return Source("wheel", self.file + digest)
 
@@ -133,7 +133,7 @@ class Truth:
 
     @classmethod
     def of_offer(cls, cell: Cell) -> Self:
-        """Of a proposed cell: a variant without an index of its own is one that the user's list."""
+        """The truth of a proposed cell: a variant without an index of its own is one that the user's list."""
         return cls(offered=frozenset((*cell.frameworks, *cell.pip)))
 
     def wheel(self, name: str) -> WheelTruth | None:

@@ -241,7 +241,7 @@ def _exact(content: bytes) -> LinkFile | None:
 
 
 def _by_names(content: bytes, path: str, *, whole: bool) -> LinkFile | None:
-    """Of a library whose dynamic section was not read: the names of others in its beginning."""
+    """A library whose dynamic section was not read: the names of others in its beginning."""
     name = PurePosixPath(path).name
     found = library_of(content, name, whole=whole)
     return LinkFile(soname=name, needed=found.needed) if found is not None else None

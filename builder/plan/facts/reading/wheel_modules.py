@@ -69,7 +69,7 @@ class WheelSources(Protocol):
 
 @dataclass(frozen=True)
 class ImportsProof:
-    """What imports certainly lack."""
+    """The names that imports certainly lack."""
 
     lacks: tuple[Missing, ...] = ()
     unread: tuple[Wheel, ...] = ()

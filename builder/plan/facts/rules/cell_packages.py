@@ -254,7 +254,7 @@ class _Place:
         return markers_of(self.python, self.platform)
 
     def bounds(self, values: dict[str, str]) -> dict[str, list[SpecifierSet]]:
-        """Of :attr:`settled`, by distribution, those whose markers hold."""
+        """The bounds of :attr:`settled` whose markers hold, by distribution."""
         found: dict[str, list[SpecifierSet]] = {}
         for one in self.settled:
             if holds(one, values):

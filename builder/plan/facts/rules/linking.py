@@ -124,8 +124,9 @@ def debian_package(stack: Stack, library: SystemLibraryRow) -> str:
 
 
 def _versions_of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> dict[str, set[str]]:
-    """Of the versions that are asked of the base's C library, and of a Debian rootfs's libstdc++, those that
-    it has, by library."""
+    """The versions of the base's C library, and of a Debian rootfs's libstdc++, that are asked for and that
+    it has, by library.
+    """
     system, found = stack.system, dict[str, set[str]]()
     newest = {"GLIBC": system.glibc} if system is not None else {}
     if system is not None and system.libstdcxx and "libstdc++6" in (stack.truth.debs or ()):

@@ -367,7 +367,7 @@ class Facts:
         return next(self.libraries_named(name), None)
 
     def libraries_named(self, name: str) -> Iterator[SystemLibraryRow]:
-        """All that a name may be."""
+        """All rows that a name may mean."""
         if name.endswith("*"):
             begins = f"lib{name[:-1].removeprefix('lib')}"
             yield from (row for row in self.system_libraries.values() if row.name.startswith(begins))

@@ -221,7 +221,7 @@ def _is_literal(kind, value):
 
 
 def _best(alternatives):
-    """Of each alternative the list whose shortest word is the longest, all together; None if one has none."""
+    """The list of each alternative whose shortest word is the longest, all together; None if one has none."""
     best = [max(lists, key=lambda words: min(map(len, words))) if lists else None for lists in alternatives]
     return None if None in best else [word for words in best for word in words]
 
