@@ -89,7 +89,7 @@ def finished(
 
 
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:
-    """The exit code of a run. A fault of an image outweighs one of the machine, and no answer."""
+    """The exit code of a run. A fault of an image outweighs one of the machine and a server's silence."""
     failed = {one.error.exit_code if one.error else 1 for one in results if one.outcome is CellOutcome.FAILED}
     of_cells = 5 if failed == {5} else 1
     codes = {CellOutcome.CANCELLED: INTERRUPTED, CellOutcome.FAILED: of_cells, CellOutcome.HOST: 5}

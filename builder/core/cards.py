@@ -7,11 +7,12 @@ The known cards are data: ``facts/tables/gpus.toml``. The probe takes this modul
 
 import re
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 # capabilities: {joined words of a name: compute capability}; generations: {word: compute capabilities};
-# short: joined words of two characters that are a card's name also without a brand before them
-KnownCards = namedtuple("KnownCards", "capabilities generations short")
+# short: joined words of two characters that are a card's name also without a brand before them;
+# written: {joined words as people write them: the names that these may mean}
+KnownCards = namedtuple("KnownCards", "capabilities generations short written")
 
 _BRANDS = frozenset(("nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"))
 """Words that do not tell one card from another."""
@@ -52,6 +53,17 @@ def first_card(words: "list[str]", known: KnownCards) -> "tuple[str | None, list
     return None, words
 
 
+def index_cards(
+    capabilities: "Mapping[str, str]", generations: "Mapping[str, Collection[str]]", short: "frozenset[str]"
+) -> KnownCards:
+    """The known cards, with the index of people's names for them."""
+    written: dict[str, set[str]] = {}
+    for name in capabilities:
+        for text in _short_names(name, generations):
+            written.setdefault(text, set()).add(name)
+    return KnownCards(capabilities, generations, short, written)
+
+
 def meant_by(text: str, known: KnownCards) -> "list[str]":
     """The joined words of all known names that a text may mean.
 
@@ -64,11 +76,11 @@ def meant_by(text: str, known: KnownCards) -> "list[str]":
     plain = [word for word in words if word not in known.generations]
     for count in range(len(plain), 0, -1):
         short = "".join(plain[:count])
-        names = [name for name in known.capabilities if short in _short_names(name, known)]
+        meant = known.written.get(short, ())
+        names = [name for name in known.capabilities if name in meant] if meant else []
         if short.isalpha() and len(short) > 3 and short not in known.capabilities:
-            names += [
-                name for name in known.capabilities if name not in names and _core(name).startswith(short)
-            ]
+            others = [name for name in known.capabilities if _core(name).startswith(short)]
+            names = [*names, *(name for name in others if name not in names)]
         names = [name for name in names if all(known.capabilities[name] in served for served in told)]
         if "pro" in words:  # RTX 6000 Pro
             names = [name for name in names if "pro" in name] or names
@@ -88,10 +100,9 @@ def _core(name: str) -> str:
     return re.sub(r"^[gr]tx(?=[a-z])", "", name)
 
 
-def _short_names(name: str, known: KnownCards) -> "set[str]":
-    """What people write for a name: less the generation, ``PRO`` and ``SFF``, the series, all letters."""
-    generations = "|".join(known.generations)
-    plain = re.sub(rf"pro(?=\d)|(?:sff)?(?:{generations})$", "", name)
+def _short_names(name: str, generations: "Iterable[str]") -> "set[str]":
+    """People's names for a card: without the generation, ``PRO`` and ``SFF``, the series, all letters."""
+    plain = re.sub(rf"pro(?=\d)|(?:sff)?(?:{'|'.join(generations)})$", "", name)
     number = re.sub(r"^[a-z]+(?=\d{3})", "", plain)
     return {name, plain, _core(name), _core(plain), re.sub(r"^rtx(?=pro)", "", name), number}
 

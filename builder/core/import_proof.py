@@ -717,7 +717,7 @@ class ImportSet:
         return found is not None and name in found.hashless
 
     def fails(self, one: Taken) -> tuple[str, str | None] | None:
-        """The lack that certainly ends an import: a module, and None or a name of it; None if there is none."""
+        """The lack that certainly ends an import: a module, and None or a name of it; else None."""
         absent = self.lacks_module(one.module)
         if absent is not None:
             return absent, None

@@ -12,14 +12,13 @@ from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
 from builder.core.model import Cell
-from builder.plan.facts.rules import Outcome, platform_of
+from builder.plan.facts.rules import Outcome, by_compat, platform_of
 from builder.plan.lock import LOADER_FOLDERS, pip_install
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
     ProposedMatrix,
     Wishes,
-    by_compat,
     needs_standalone,
     propose,
 )

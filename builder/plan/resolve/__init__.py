@@ -9,7 +9,7 @@ if TYPE_CHECKING:
         from_pyproject as from_pyproject,
     )
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
-    from .refusals import by_compat as by_compat, last_release as last_release
+    from .refusals import last_release as last_release
     from .requirements import (
         Wishes as Wishes,
         from_arguments as from_arguments,

@@ -13,7 +13,16 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError
 from builder.core.versions import canonical, key, lower_bound, pinned, release, short
-from builder.plan.facts.rules import OF_MACHINE, Choice, Combination, Finding, Outcome, check, choices
+from builder.plan.facts.rules import (
+    OF_MACHINE,
+    Choice,
+    Combination,
+    Finding,
+    Outcome,
+    by_compat,
+    check,
+    choices,
+)
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
@@ -391,11 +400,6 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
         refused.append((choice, worst))
     after, dropped = refused[-1] if refused else (None, None)
     return Newest(choice=None, dropped=dropped, refused=after)
-
-
-def by_compat(findings: Sequence[Finding]) -> Finding | None:
-    """The reservation of a cell that this driver runs by ``cuda-compat`` in the base alone, else None."""
-    return next((one for one in findings if one.rule == "driver" and one.outcome is Outcome.WARNS), None)
 
 
 def _after(refused: Sequence[tuple[Choice, Finding]], found: Choice) -> tuple[Choice | None, Finding | None]:

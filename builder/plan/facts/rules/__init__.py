@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         check_candidate as check_candidate,
         cuda_of as cuda_of,
     )
+    from .devices import by_compat as by_compat
     from .finding import Finding as Finding, Outcome as Outcome
     from .packages import bad_pairs as bad_pairs
 else:

@@ -4,7 +4,7 @@ Some of that code is compiled as programs run: whether the image has what that t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from builder.core.versions import agree, at_least, canonical, contains, key, major, pinned, requirement, short
@@ -95,6 +95,11 @@ def _forward(stack: Stack, need: Value) -> Finding | None:
     if supported is None or branch not in supported.branches:
         older += f"; NVIDIA's image admits branch {branch}, whose support has ended"
     return warns(older, given, need, compat)
+
+
+def by_compat(findings: Iterable[Finding]) -> Finding | None:
+    """The reservation of a cell that this driver runs by ``cuda-compat`` in the base alone, else None."""
+    return next((one for one in findings if one.rule == "driver" and one.outcome is Outcome.WARNS), None)
 
 
 def compat_driver(stack: Stack) -> Value | None:

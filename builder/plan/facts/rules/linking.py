@@ -3,7 +3,7 @@ proof by imports.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -165,20 +165,30 @@ def _read_of(wheel: WheelLinks, what: str, text: str) -> Value:
 
 
 def _two_owners(stack: Stack, proof: SetProof, wheels: Mapping[str, WheelLinks]) -> Iterator[Finding]:
-    """Files of several wheels, with different contents, but for those that ``same-files`` knows."""
-    known = [set(row.names) for row in load().same_files]
+    """Files of several wheels, with different contents."""
     paths: dict[tuple[str, ...], list[str]] = {}
     for row in proof.shared:
-        if not any(set(row.owners) <= names for names in known):
-            paths.setdefault(row.owners, []).append(row.path)
+        paths.setdefault(row.owners, []).append(row.path)
     for owners, files in paths.items():
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        said = " and ".join(wheels[name].label for name in owners)
-        yield Finding(
-            Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
-            f"{said} both bring {files[0]}{more}, with different contents: an image has one of them",
-            tuple(_read_of(wheels[name], "file", files[0]) for name in owners),
-        )
+        yield from _both_bring(stack, {name: wheels[name].label for name in owners}, files)
+
+
+def _both_bring(stack: Stack, owners: Mapping[str, str], files: Sequence[str]) -> Iterator[Finding]:
+    """The finding that wheels, by their labels, bring files of one path; none if ``same-files`` has it."""
+    if any(owners.keys() <= set(row.names) for row in load().same_files):
+        return
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    said = f"{' and '.join(owners.values())} both bring {files[0]}{more}"
+    yield Finding(
+        _worst(stack),
+        f"{said}, with different contents: an image has one of them",
+        tuple(Value("file", files[0], Source("wheel", label)) for label in owners.values()),
+    )
+
+
+def _worst(stack: Stack) -> Outcome:
+    """A list of packages as some machine has them is taken as it is, and this is said of it."""
+    return Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
 
 
 def _broken(
@@ -261,19 +271,14 @@ def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
 
 
 def imports(stack: Stack) -> Iterator[Finding]:
-    """``imports``: what the import of a package that the cell names takes from another one is there.
-
-    A list of packages as some machine has them is taken as it is, and this is said of it.
-    """
+    """``imports``: the names that the import of a package in the cell takes from another one are there."""
     labels = {wheel.name: f"{wheel.name} {wheel.version}" for wheel in stack.truth.wheels}
-    worst = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for one in stack.truth.imports:
         if one.generated and _is_taken(one, dict(stack.cell.env)):
             continue
         taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
         if one.shared:
-            if not any({one.taker, one.giver} <= set(row.names) for row in load().same_files):
-                yield Finding(worst, *_both(one, giver, taker))
+            yield from _both_bring(stack, {one.giver: giver, one.taker: taker}, [one.path])
             continue
         apt: tuple[str, ...] = ()
         if one.ends:
@@ -281,13 +286,7 @@ def imports(stack: Stack) -> Iterator[Finding]:
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
-        yield Finding(Outcome.WARNS if unsure else worst, text, values, apt=apt)
-
-
-def _both(one: Missing, *labels: str) -> tuple[str, tuple[Value, ...]]:
-    """Of a package that two wheels have."""
-    said = f"{' and '.join(labels)} both bring {one.path}, with different contents: an image has one of them"
-    return said, tuple(Value("file", one.path, Source("wheel", label)) for label in labels)
+        yield Finding(Outcome.WARNS if unsure else _worst(stack), text, values, apt=apt)
 
 
 def _end(one: Missing) -> str:

@@ -5,7 +5,7 @@ import functools
 import re
 from dataclasses import replace
 
-from builder.core.cards import KnownCards, first_card, is_ambiguous, meant_by, words_of
+from builder.core.cards import KnownCards, first_card, index_cards, is_ambiguous, meant_by, words_of
 from builder.core.errors import UsageError
 from builder.core.versions import key
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
@@ -152,7 +152,7 @@ def _with_generation(row: GpuRow) -> str:
 
 
 def _way_on(option: str, text: str) -> str:
-    """What to type for a card that no table has."""
+    """A hint for a card that no table has."""
     oldest = min((one for of in load().generations.values() for one in of), key=key)
     if re.fullmatch(r"\d{1,2}\.\d", text) and key(text) < key(oldest):
         return f"no build on record has code for it: the oldest compute capability is {oldest}"
@@ -215,7 +215,7 @@ def maker_of(text: str) -> str | None:
 def known_cards(facts: Facts) -> KnownCards:
     """The names of ``tables/gpus.toml``, by the words in them."""
     rows = {"".join(words_of(row.name)): row for row in facts.gpus.values()}
-    return KnownCards(
+    return index_cards(
         capabilities={words: row.capability for words, row in rows.items()},
         generations=facts.generations,
         short=frozenset(words for words, row in rows.items() if row.short),

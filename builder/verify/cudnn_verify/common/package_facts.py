@@ -51,7 +51,7 @@ def _with_its_pin(remedies):
 
 
 def _missed(remedies):
-    """The packages that ``pip check`` misses, as it asks for them; None if two of these exclude each other."""
+    """The packages that ``pip check`` misses, as it asks for them; None if two of them exclude each other."""
     rows = getattr(remedies.here, "missed_pins", ())
     told = [(name, re.sub(r",$", "", spec)) for name, spec in rows]
     if not told or any(a[0] == b[0] and not may_meet(a[1], b[1]) for a in told for b in told):

@@ -10,7 +10,7 @@ import json
 import os
 import re
 
-from ....core.cards import KnownCards
+from ....core.cards import index_cards
 from .versions import dotted, numbers, pins_of, satisfies
 
 
@@ -84,7 +84,7 @@ def read_facts():
 def read_cards():
     rows = read_facts()["cards"].items()
     capabilities = {name: capability for capability, names in rows for name in names}
-    return KnownCards(capabilities, read_facts()["generations"], frozenset(read_facts()["short"]))
+    return index_cards(capabilities, read_facts()["generations"], frozenset(read_facts()["short"]))
 
 
 def driver_floor(cuda):

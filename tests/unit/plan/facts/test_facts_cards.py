@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.options import card
+from builder.core import cards
 from builder.core.cards import is_ambiguous
 from builder.core.errors import UsageError
 from builder.plan.facts.rules import devices
@@ -125,3 +126,9 @@ def test_a_matrix_is_told_which_of_several_cards_is_taken(make) -> None:
 def test_the_probe_carries_the_tables_as_they_are() -> None:
     assert portable() == TABLES, "run `rtbuild facts export`"
     assert read_cards()._replace(generations=None) == known_cards(load())._replace(generations=None)
+
+
+def test_a_log_that_names_cards_makes_the_index_of_names_once(monkeypatch) -> None:
+    known, text = read_cards(), "GPU 0: NVIDIA A100-SXM4-80GB\nGPU 1: RTX 6000\n"
+    monkeypatch.setattr(cards, "_short_names", None)
+    assert list(cards.cards_in(text, known)) == [("NVIDIA A100-SXM4-80GB", "a100")]
