@@ -8,276 +8,16 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
 
-from packaging.version import InvalidVersion, Version
+from builder.core.decided_tests import FINDERS
+from builder.core.module_syntax import called, names_in
+from builder.core.module_values import ALWAYS, before, since
 
-from builder.core.python_names import OF_PYTHON
-
-ALWAYS = (1 << 32) - 1
-"""One bit for each Python 3.n: in which a statement is certainly executed."""
 _MOST_TEXT = 100
-Expression = list[Any]
-"""A value that the wheels of a set decide, as lists that JSON can hold: ``["version", ["of", "alias"]]``."""
-
-
-class Ends(NamedTuple):
-    """A statement that raises when it is executed."""
-
-    line: int
-    kind: str
-    """``python`` and ``raise``, which do for certain; ``pydantic``, ``dataclass``, ``subclass``, ``library``
-    and ``installed``, by what the set has."""
-    about: tuple[str, ...]
-    """``library``: its names; ``installed``: the requirement; else the text for the user, and the dotted name
-    that decides."""
-    error: str = ""
-    """The exception, if its name is known."""
-    pythons: int = ALWAYS
-
-
-def before(minor: int) -> int:
-    """The Pythons before 3.``minor``."""
-    return (1 << minor) - 1
-
-
-def since(minor: int) -> int:
-    return ALWAYS & ~before(minor)
-
-
-class UnknownValueError(Exception):
-    """The value of an expression is not known."""
-
-
-_COMPARES: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    ">": lambda one, other: one > other,
-    ">=": lambda one, other: one >= other,
-    "==": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-}
-_SIGNS = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-}
-_PARSERS = {"parse", "parse_version", "Version", "LooseVersion", "StrictVersion", "digit_version", "V"}
-_PARTS = {"major", "minor", "micro", "release", "base_version", "public"}
-_LEAVES = {"of", "installed", "library"}
-_UNKNOWN: Expression = ["?"]
-
-
-def value(expression: Expression, leaf: Callable[[Expression], Any]) -> Any:
-    """The value of an expression. ``leaf`` gives those that the set decides. Raises UnknownValueError."""
-    kind, *parts = expression
-    if kind in _LEAVES:
-        return leaf(expression)
-    match expression:
-        case ["const", found]:
-            answer: Any = tuple(found) if isinstance(found, list) else found
-        case ["version", inner]:
-            answer = _version(value(inner, leaf))
-        case ["part", str(name), inner]:
-            answer = getattr(_version(value(inner, leaf)), name)
-        case ["first", int(count), inner]:
-            answer = _first_numbers(value(inner, leaf), count)
-        case ["not", inner]:
-            answer = not value(inner, leaf)
-        case ["all" | "any", *_]:
-            answer = _together(kind == "all", parts, leaf)
-        case [str(sign), one, other]:
-            answer = _compared(sign, value(one, leaf), value(other, leaf))
-        case _:
-            raise UnknownValueError
-    return answer
-
-
-def _first_numbers(found: Any, count: int) -> tuple[int, ...]:
-    parts = str(found).split(".")[:count]
-    if not all(part.isdecimal() for part in parts):
-        raise UnknownValueError
-    return tuple(map(int, parts))
-
-
-def _version(found: Any) -> Version:
-    try:
-        return found if isinstance(found, Version) else Version(found)
-    except (InvalidVersion, TypeError):
-        raise UnknownValueError from None
-
-
-def _together(whole: bool, parts: Sequence[Expression], leaf: Callable[[Expression], Any]) -> bool:
-    unknown = False
-    for part in parts:
-        try:
-            if bool(value(part, leaf)) is not whole:
-                return not whole
-        except UnknownValueError:
-            unknown = True
-    if unknown:
-        raise UnknownValueError
-    return whole
-
-
-def _compared(sign: str, one: Any, other: Any) -> bool:
-    if sign in {"is", "is not"}:
-        if one is not None and other is not None:
-            raise UnknownValueError
-        return (one is other) == (sign == "is")
-    if isinstance(one, Version) or isinstance(other, Version):
-        one, other = _version(one), _version(other)
-    if type(one) is not type(other) or sign not in _COMPARES:
-        raise UnknownValueError
-    return _COMPARES[sign](one, other)
-
-
-def asks(expression: Expression) -> bool:
-    """Whether the wheels of a set decide it."""
-    return expression[0] in _LEAVES or any(isinstance(one, list) and one and asks(one) for one in expression)
-
-
-def settled(expression: Expression) -> tuple[int, int]:
-    """The Pythons on which an expression that asks for no wheel is true, and on which it is false."""
-    try:
-        return (ALWAYS, 0) if value(expression, lambda _: None) else (0, ALWAYS)
-    except UnknownValueError:
-        return 0, 0
-
-
-def leaves(expression: Expression) -> Iterator[Expression]:
-    if expression and expression[0] in _LEAVES:
-        yield expression
-    else:
-        for one in expression:
-            if isinstance(one, list):
-                yield from leaves(one)
-
-
-class ExpressionReader:
-    """Translates the expressions of a source. ``names``: the values of names; ``module``: the dotted names
-    that a chain of names certainly stands for, empty if it may be another thing."""
-
-    def __init__(self, module: Callable[[tuple[str, ...]], set[str]]) -> None:
-        self.names: dict[str, Expression] = {}
-        self.module = module
-
-    def read(self, node: ast.expr) -> Expression | None:
-        answer: Expression | None = None
-        match node:
-            case ast.Constant(value=None | str() | int() | float() as constant):
-                answer = ["const", constant]
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                known = [self.read(one) if isinstance(one, ast.Constant) else None for one in parts]
-                if None not in known:
-                    answer = ["const", [one[1] for one in known if one]]
-            case ast.Name(id=name):
-                answer = self.names.get(name) or self._of(node)
-            case ast.Attribute(value=inner, attr=attribute):
-                answer = self._attribute(node, inner, attribute)
-            case ast.Call(args=[first, *_]):
-                answer = self._call(node, first)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                denied = self.read(operand)
-                answer = ["not", denied] if denied is not None else None
-            case ast.BoolOp(op=operator, values=values):
-                every = [self.read(one) or _UNKNOWN for one in values]
-                if any(one != _UNKNOWN for one in every):
-                    answer = ["all" if isinstance(operator, ast.And) else "any", *every]
-            case ast.Compare():
-                answer = self._compare(node)
-            case _:
-                pass
-        return answer
-
-    def _of(self, node: ast.expr) -> Expression | None:
-        chain = _names_of(node)
-        if chain and self.module(chain) and (len(chain) == 1 or chain[-1] in {"__version__", "VERSION"}):
-            names = self.module(chain)
-            ours = any(name.partition(".")[0] in OF_PYTHON for name in names)
-            if not ours and all("version" in name.rpartition(".")[2].lower() for name in names):
-                return ["of", *chain]
-        return None
-
-    def _attribute(self, node: ast.Attribute, inner: ast.expr, attribute: str) -> Expression | None:
-        if attribute == "version" and isinstance(inner, ast.Call) and called(inner) == "get_distribution":
-            first = inner.args[0] if inner.args else None
-            return self._installed(inner, first) if isinstance(first, ast.Constant) else None
-        if attribute in _PARTS and (found := self.read(inner)) is not None:
-            return ["part", attribute, found]
-        return self._of(node)
-
-    def _call(self, node: ast.Call, first: ast.expr) -> Expression | None:
-        name = called(node)
-        if name in _PARSERS and len(node.args) == 1 and not node.keywords:
-            inner = self.read(first)
-            return ["version", inner] if inner is not None else None
-        if name == "version" and isinstance(first, ast.Constant):
-            return self._installed(node, first)
-        if name in _FINDERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
-            return ["library", first.value]
-        if name == "tuple" and (found := _NUMBERS.fullmatch(ast.unparse(node))):
-            inner = self.read(ast.parse(found["of"] or found["each"], mode="eval").body)
-            return ["first", int(found["count"] or found["most"]), inner] if inner is not None else None
-        return None
-
-    def _installed(self, node: ast.Call, first: ast.Constant) -> Expression | None:
-        names = self.module(_names_of(node.func))
-        asked = bool(names) and names <= METADATA and isinstance(first.value, str)
-        return ["installed", first.value] if asked else None
-
-    def _compare(self, node: ast.Compare) -> Expression | None:
-        sides = [self.read(one) for one in (node.left, *node.comparators)]
-        signs = [_SIGNS.get(type(one)) for one in node.ops]
-        every: list[Expression] = []
-        for one, sign, other in zip(sides, signs, sides[1:], strict=False):
-            known = one is not None and other is not None and sign is not None
-            every.append([sign, one, other] if known else _UNKNOWN)
-        if all(one == _UNKNOWN for one in every):
-            return None
-        return every[0] if len(every) == 1 else ["all", *every]
-
-
-_NUMBERS = re.compile(
-    r"tuple\(map\(int, (?P<of>[\w.]+)\.split\('\.'\)\[:(?P<count>\d)\]\)\)"
-    r"|tuple\([\[(]?int\((?P<v>\w+)\) for (?P=v) in (?P<each>[\w.]+)\.split\('\.'\)\[:(?P<most>\d)\][\])]?\)"
-)
-METADATA = {
-    f"{package}.{name}"
-    for package, names in {
-        "importlib.metadata": ("version", "distribution", "metadata"),
-        "importlib_metadata": ("version", "distribution", "metadata"),
-        "pkg_resources": ("get_distribution", "require"),
-    }.items()
-    for name in names
-}
-"""Functions that raise for a distribution that is not installed."""
-_FINDERS = {"find_library", "_find_library"}
-_OPENERS = {"CDLL", "PyDLL", "LoadLibrary", "dlopen", *_FINDERS}
-
-
-def called(node: ast.expr) -> str:
-    """The last name of the function that is called."""
-    function = node.func if isinstance(node, ast.Call) else node
-    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-
-
-def _names_of(node: ast.expr) -> tuple[str, ...]:
-    """``a.b.c`` as its names; empty for another expression."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
-
 
 # -- libraries that are opened by name
 
+_OPENERS = {"CDLL", "PyDLL", "LoadLibrary", "dlopen", *FINDERS}
 _LIBRARY = re.compile(r"lib[\w+.-]+\.so[\d.]*|[A-Za-z][\w+.-]*")
 
 
@@ -298,7 +38,7 @@ def opened(node: ast.Call, functions: Callable[[str], ast.AST | None]) -> tuple[
     if any(isinstance(one.value, ast.Constant) and one.value.value is True for one in node.keywords):
         return ()  # the library may be absent, as by weasyprint's allow_fail=True
     function = functions(name) if isinstance(node.func, ast.Name) else None
-    direct = function is None and name in _OPENERS - _FINDERS and len(_libraries(node.args)) == 1
+    direct = function is None and name in _OPENERS - FINDERS and len(_libraries(node.args)) == 1
     helper = isinstance(function, ast.FunctionDef) and _opens_or_raises(function)
     names = _libraries(node.args) if direct or helper else []
     if direct and not names[0].endswith(".so") and ".so." not in names[0] and name != "dlopen":
@@ -339,7 +79,7 @@ def mentioned(tree: ast.Module) -> set[str]:
             found |= {one for one in _libraries(node.args[:1]) if _LIBRARY.fullmatch(one)}
             first = node.args[0]
             begin = _libraries([first.left]) if isinstance(first, ast.BinOp) else ()
-            found |= {f"{one}*" for one in begin if called(node) in _FINDERS and _LIBRARY.fullmatch(one)}
+            found |= {f"{one}*" for one in begin if called(node) in FINDERS and _LIBRARY.fullmatch(one)}
     return found
 
 
@@ -368,7 +108,7 @@ def type_errors(
             case ast.BinOp(op=ast.BitOr(), left=left, right=right):
                 return is_plain(left) and is_plain(right)
             case ast.Name() | ast.Attribute():
-                names = module(_names_of(node))
+                names = module(names_in(node))
                 return bool(names) and all(_STANDARD.fullmatch(name) for name in names)
             case _:
                 return False
@@ -380,7 +120,7 @@ def type_errors(
                 text = f"evaluates {ast.unparse(node)[:_MOST_TEXT]}, which no Python before 3.10 does"
                 yield node.lineno, text, before(10)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            names = module(_names_of(node.value))
+            names = module(names_in(node.value))
             own = isinstance(node.value, ast.Name) and node.value.id in _TYPES and not shadowed(node.value.id)
             if own or (names and all(_OF_COLLECTIONS.fullmatch(name) for name in names)):
                 text = f"evaluates {ast.unparse(node)[:_MOST_TEXT]}, which no Python before 3.9 does"
@@ -508,7 +248,7 @@ def has_no_hash(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]
 
 def is_dataclass(own: ast.ClassDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
     names = [one.func if isinstance(one, ast.Call) else one for one in own.decorator_list]
-    return any(module(_names_of(one)) == {"dataclasses.dataclass"} for one in names)
+    return any(module(names_in(one)) == {"dataclasses.dataclass"} for one in names)
 
 
 def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -518,7 +258,7 @@ def mutable_defaults(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, .
             hint = ast.unparse(one.annotation)
             if not isinstance(one.value, ast.Call) or re.search(r"ClassVar|InitVar", hint):
                 continue
-            if chain := _names_of(one.value.func):
+            if chain := names_in(one.value.func):
                 yield one.lineno, one.target.id, chain
 
 
@@ -561,7 +301,7 @@ def _raises_for(function: ast.FunctionDef, name: str) -> bool:
 def refused_decorators(function: ast.FunctionDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """(line, text, the decorator)"""
     for one in function.decorator_list:
-        chain = _names_of(one.func if isinstance(one, ast.Call) else one)
+        chain = names_in(one.func if isinstance(one, ast.Call) else one)
         if not chain:
             continue
         if chain[-1] == "root_validator":
@@ -591,7 +331,7 @@ def refused_field(call: ast.Call) -> str:
 
 def refused_attributes(own: ast.ClassDef) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """(line, text, the base) of a model's fields."""
-    chain = _names_of(own.bases[0]) if len(own.bases) == 1 else ()
+    chain = names_in(own.bases[0]) if len(own.bases) == 1 else ()
     if not chain or chain[-1] != "BaseModel" or own.decorator_list:
         return
     hinted = {
@@ -653,3 +393,22 @@ def lets_out(handlers: Sequence[Sequence[str]], error: str) -> bool:
 
 
 _ALIASES = {"PackageNotFoundError": "ModuleNotFoundError", "error": "OSError"}
+_STAYS = ("KeyError", "ValueError", "TypeError", "NameError", "OSError", "IOError", "IndexError")
+"""Exceptions that are not raised for what is missing in another module."""
+
+
+def lets_through(handler: ast.ExceptHandler) -> bool:
+    """Whether what is missing ends the import nevertheless."""
+    if handler.body and isinstance(handler.body[-1], ast.Raise):
+        # nothing before it leaves the handler another way: it is no loop's and no function's
+        turns = [n for n in ast.walk(handler) if isinstance(n, ast.For | ast.While)]
+        inside = {id(n) for one in turns for part in one.body for n in ast.walk(part)}
+        ends = (n for n in ast.walk(handler) if isinstance(n, ast.Return | ast.Continue | ast.Break))
+        return all(id(n) in inside and not isinstance(n, ast.Return) for n in ends)
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return all(isinstance(one, ast.Name) and one.id in _STAYS for one in kinds)
+
+
+def catches_imports(handler: ast.ExceptHandler) -> bool:
+    """Whether it gets every import that fails."""
+    return not {"*", "ImportError", "Exception", "BaseException"}.isdisjoint(handled(handler))

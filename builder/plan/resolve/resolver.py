@@ -22,7 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
-from builder.core.module_names import BY_OLD_PROTOC
+from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check

@@ -7,8 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.import_proof import ImportSet, Missing, missing, wheel_files
-from builder.core.module_names import ALWAYS, LARGEST, UNREAD, Effects, ModuleNames, decided, names_of
+from builder.core.decided_tests import decided
+from builder.core.import_outcomes import Missing
+from builder.core.import_proof import missing
+from builder.core.import_set import ImportSet, wheel_files
+from builder.core.module_additions import LARGEST
+from builder.core.module_names import names_of
+from builder.core.module_values import ALWAYS, UNREAD, Effects, ModuleNames
 
 Files = dict[str, str]
 
@@ -897,6 +902,41 @@ def test_an_import_that_may_fail_for_want_of_a_module_ends_otherwise(handler, in
     }
     found = [one for one in proof(taker, "", whole=True) if one.chain]
     assert len(found) == count
+
+
+TRIES_A_NAME = "types = (bool,)\ntry:\n    import giver as g\n    types += (g.gone,)\nexcept {}:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import giver\n" + TRIES_A_NAME.format("ImportError"), [5]),
+        (TRIES_A_NAME.format("ImportError") + "from giver import sub\n", [4]),
+        (TRIES_A_NAME.format("ImportError"), []),
+        ("import giver\n" + TRIES_A_NAME.format("(ImportError, AttributeError)"), []),
+        ("import giver\n" + TRIES_A_NAME.format("Exception"), []),
+        ("import giver\n" + TRIES_A_NAME.format("ImportError").replace("gone", "there"), []),
+        ("import giver\n" + TRIES_A_NAME.format("ImportError").replace("types +=", "if f(): types +="), []),
+        (
+            "import giver\n"
+            + TRIES_A_NAME.format("ImportError").replace("import giver as", "import absent as"),
+            [],
+        ),
+    ],
+)
+def test_a_name_that_is_used_after_the_imports_of_a_try_is_lacking_to_the_import(source, lines) -> None:
+    """bokeh 2.4 uses ``np.bool8`` so, and imports NumPy elsewhere, too: where no import tells whether the one
+    of the ``try`` succeeds, an ImportError may come first."""
+    giver = "there = 1\ndef __getattr__(name):\n    raise AttributeError(name)\n"
+    assert [one.line for one in proof(source, giver)] == lines
+
+
+def test_a_try_of_a_function_of_another_module_is_read_with_the_names_there() -> None:
+    taker = {
+        "taker/__init__.py": "import giver\nfrom .inner import known\nknown()\n",
+        "taker/inner.py": "import giver as g\ndef known():\n    try:\n        import giver\n        g.gone\n    except ImportError:\n        pass\n",
+    }
+    assert [(one.path, one.line) for one in proof(taker, "")] == [("taker/inner.py", 5)]
 
 
 def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:

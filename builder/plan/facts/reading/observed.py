@@ -24,7 +24,7 @@ from builder.sources.index import wheel_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from builder.core.import_proof import Missing
+    from builder.core.import_outcomes import Missing
     from builder.core.link_set import WheelLinks
 
 

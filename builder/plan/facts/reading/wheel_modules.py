@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from builder.core.compiled_names import has_name
-from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
+from builder.core.import_outcomes import Missing
+from builder.core.import_proof import missing
+from builder.core.import_set import ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
-from builder.core.module_names import ModuleNames, is_of_several, names_of
+from builder.core.module_names import is_of_several, names_of
+from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -33,7 +36,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 7
+_READER = 8
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from packaging.requirements import Requirement
 
-from builder.core.import_proof import PYTHON, Missing
+from builder.core.import_outcomes import Missing
+from builder.core.import_set import PYTHON
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
-from builder.core.module_names import BY_OLD_PROTOC
+from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, release, short
 from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of

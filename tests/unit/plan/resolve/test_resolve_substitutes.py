@@ -14,7 +14,7 @@ from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
 from builder.core.errors import CellError, FaultError, NoSolutionError, NothingPossibleError, NotKnownError
-from builder.core.import_proof import Missing
+from builder.core.import_outcomes import Missing
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules.finding import Finding, Outcome

@@ -1,0 +1,419 @@
+"""The wheels of one environment as imports find them: the modules among their files, and where a name of a
+module comes from.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from builder.core import python_names
+from builder.core.module_values import ModuleNames, Taken
+from builder.core.python_names import OF_PYTHON
+
+_DEEPEST = 40
+_SOURCE = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)\.py")
+_COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)(?:\.[\w-]+)*\.(?:so|pyc)")
+_FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
+IS_INNER = re.compile(
+    r"(?:^|\.)(?:_|tests?\b|test_|testing\b|conftest|setup$|docs?\b|examples?\b|benchmarks?\b|scripts\b)"
+)
+"""In the name of a module that no user of its package imports."""
+NO_ROOTS = frozenset(
+    {
+        *("tests", "test", "docs", "doc", "examples", "example"),
+        *("benchmarks", "scripts", "setup", "conftest"),
+    }
+)
+"""Outermost modules that are none of the package's own."""
+_OF_EACH_MODULE = frozenset(
+    {
+        *dir(ModuleType),
+        *vars(ModuleType("module")),
+        "__builtins__",
+        "__cached__",
+        "__file__",
+        "__path__",
+        "__warningregistry__",
+    }
+)
+"""Names that every module has, though its source defines none of them."""
+PYTHON = "python"
+"""Stands for the standard library among the distributions."""
+Lack = tuple[str, str | None, str]
+"""A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelFiles:
+    """The files of a wheel that an import may find."""
+
+    name: str
+    version: str
+    modules: Mapping[str, str | None]
+    """By dotted name: the path of its source; None for an extension, or bytecode alone."""
+    packages: frozenset[str] = frozenset()
+    """Those of the modules that are packages."""
+    folders: frozenset[str] = frozenset()
+    """Dotted names of folders without a module of their own, each of which can be imported, too."""
+
+    @property
+    def every(self) -> Iterator[str]:
+        """All modules that can be imported."""
+        yield from self.modules
+        yield from self.folders
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The modules that a user of the package imports, as far as the names tell."""
+        least = min((name.count(".") for name in self.modules), default=0)  # below folders of several wheels
+        tops = [name for name in self.modules if name.count(".") == least]
+        tops = [name for name in tops if not name.rpartition(".")[2].startswith("_") and name not in NO_ROOTS]
+        named = [one for one in tops if _plain(one) == _plain(self.name)]
+        if named or len(tops) == 1:
+            return tuple(named or tops)
+        counts = Counter(name.partition(".")[0] for name in self.modules) if not least else Counter[str]()
+        return tuple(name for name in tops if 2 * counts[name] > len(self.modules))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The other outermost modules, and those right below the roots."""
+        roots = self.roots
+        inner = (name for name in self.modules if name.rpartition(".")[0] in {"", *roots})
+        return tuple(name for name in inner if name not in roots and not IS_INNER.search(name))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]", "", name).lower()
+
+
+def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
+    """The modules among a wheel's files: of one name an extension before a source before compiled bytes, as
+    in ``importlib._bootstrap_external._get_supported_file_loaders``.
+    """
+    modules: dict[str, str | None] = {}
+    packages, folders, seen = set[str](), set[str](), set[str]()
+    for whole in sorted(paths, key=lambda path: path.endswith(".pyc")):
+        path = whole.rpartition("/site-packages/")[2]
+        folder = path.rpartition("/")[0]
+        if folder not in seen:
+            seen.add(folder)
+            if found := _FOLDER.fullmatch(path):
+                folders.add(found["module"].replace("/", "."))
+        found = (_SOURCE if path.endswith(".py") else _COMPILED).fullmatch(path)
+        if found is None or "__pycache__" in path:
+            continue
+        module = found["module"].replace("/", ".")
+        if module.endswith(".__init__"):
+            module = module.removesuffix(".__init__")
+            packages.add(module)
+        if path.endswith(".pyc") and module in modules:
+            continue
+        is_source = path.endswith(".py")
+        # an extension comes before a source of the same name, and a package before a module
+        if not is_source or module not in modules or (modules[module] is not None and module in packages):
+            modules[module] = whole if is_source else None
+    return WheelFiles(
+        name=name,
+        version=version,
+        modules=modules,
+        packages=frozenset(packages),
+        folders=frozenset(folders - modules.keys()),
+    )
+
+
+class _Owned(NamedTuple):
+    """A module of the set. ``wheel`` is None where several have it."""
+
+    wheel: str | None
+    path: str | None
+    package: bool
+
+
+@dataclass
+class ImportSet:
+    """Wheels of one environment. ``read`` gives a module of a wheel, None for one that was not read."""
+
+    wheels: Sequence[WheelFiles]
+    read: Callable[[str, str], ModuleNames | None]
+    python: int
+    """The minor release of Python 3."""
+    mentions: Callable[[str, str], bool | None]
+    """Whether a word is anywhere in a wheel's sources; None if they were not read."""
+    brings: Callable[[str, Sequence[Lack]], Sequence[bool | None]]
+    """Whether a wheel's sources may add each of these to the module of another place."""
+    whole: bool = False
+    """Whether nothing else can be imported, but for Python's own modules."""
+    compiled: Callable[[str, str, str], bool | None] = lambda *_: None
+    """Whether a compiled module of a wheel has a name; None if nobody knows."""
+    library: Callable[[str], bool | None] = lambda _: None
+    """Whether a library that is opened by a name is there; None if nobody knows."""
+    _modules: dict[str, _Owned] = field(default_factory=dict)
+    _folders: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for wheel in self.wheels:
+            for name, path in wheel.modules.items():
+                if name.partition(".")[0] in OF_PYTHON and python_names.lacks(name, self.python) is None:
+                    continue  # Python's own comes first
+                other = self._modules.get(name)
+                owner = wheel.name if other is None else None
+                self._modules[name] = _Owned(owner, path, name in wheel.packages)
+                parent = name.rpartition(".")[0]
+                while parent and wheel.name not in (known := self._folders.setdefault(parent, set())):
+                    known.add(wheel.name)
+                    parent = parent.rpartition(".")[0]
+            for name in wheel.folders:
+                self._folders.setdefault(name, set()).add(wheel.name)
+
+    def there(self, module: str) -> bool:
+        return module in self._modules or module in self._folders
+
+    def names(self, module: str) -> ModuleNames | None:
+        """The names of a module; None if no source says them."""
+        found = self._modules.get(module)
+        if found is None or found.wheel is None or found.path is None:
+            return None
+        return self.read(found.wheel, module)
+
+    def owner(self, module: str) -> str | None:
+        """The wheel that has a module."""
+        found = self._modules.get(module)
+        return found.wheel if found is not None else None
+
+    def wheel(self, distribution: str) -> WheelFiles | None:
+        return next((one for one in self.wheels if one.name == distribution), None)
+
+    def path(self, module: str) -> str:
+        found = self._modules.get(module)
+        return (found.path if found is not None else None) or module
+
+    def is_compiled(self, module: str) -> bool:
+        return module in self._modules and self._modules[module].path is None
+
+    def giver(self, module: str, name: str | None) -> str | None:
+        """The distribution that would have what is lacking, '' if none would; None if several have it."""
+        if module.partition(".")[0] in OF_PYTHON and not self.there(module):
+            return PYTHON
+        above = module if name is not None else module.rpartition(".")[0]
+        return self.owner(above) if above else ""
+
+    def entered(self, module: str) -> list[str]:
+        """What whoever uses a module imports: of one that has nothing, the only one below it, ``api``, or the
+        one with its own name, as ``pyzbar.pyzbar``."""
+        found, owner = self.names(module), self.owner(module)
+        if found is None or found.executed or found.stars or found.anything:
+            return [module]
+        if any(not name.startswith("_") for name in found.names):
+            return [module]
+        every = [name for name, one in self._modules.items() if one.wheel == owner]
+        below = [name for name in every if name.rpartition(".")[0] == module]
+        below = [
+            one for one in below if not re.search(r"\._\w*$", one) and one.rpartition(".")[2] not in NO_ROOTS
+        ]
+        own = module.rpartition(".")[2]
+        named = [name for name in below if name.rpartition(".")[2] in {"api", own}] or below
+        return [module, *(self.entered(named[0]) if len(named) == 1 else ())]
+
+    def has(self, module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool | None:
+        """Whether ``from module import name`` finds something; None if nobody knows."""
+        if name in _OF_EACH_MODULE or self.there(f"{module}.{name}"):
+            return True
+        found = self.names(module)
+        if found is None or len(seen) > _DEEPEST:
+            return None
+        if name in found.names:
+            return True
+        if self.says_gone(module, name):
+            return False
+        made = self._made(found, module, name)
+        if made is not False:
+            return made
+        if found.lazy and not found.anything:
+            owner = self.owner(module)
+            answer = self.mentions(owner, name) if owner is not None else None
+        elif found.anything or found.submodules:
+            answer = None
+        else:
+            inner = seen | {(module, name)}
+            stars = (star for star in found.stars if (star, name) not in inner)
+            answers = [self._by_star(star, name, inner) for star in stars]
+            answer = True if True in answers else None if None in answers else False
+        return None if answer and found.lazy else answer
+
+    def _made(self, found: ModuleNames, module: str, name: str) -> bool | None:
+        """Whether another module's function, which made ``__getattr__``, lets it give a name."""
+        for of, maker in found.makers:
+            other = self.names(of)
+            if other is None or maker not in other.tables:
+                return None
+            if f"{module}:{name}" in other.tables[maker]:
+                return True
+        return False
+
+    def says_gone(self, module: str, name: str) -> bool:
+        """Whether a module says itself that it has a name no more."""
+        found = self.names(module)
+        if found is None:
+            return False
+        others = [(self.names(of), table, name) for of, table in found.gone_tables]
+        others += [(self.names(of), f"{maker}:gone", f"{module}:{name}") for of, maker in found.makers]
+        return name in found.gone or any(
+            text in other.tables.get(table, ()) for other, table, text in others if other is not None
+        )
+
+    def _by_star(self, module: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
+        """Whether ``from module import *`` may give a name."""
+        found = self.names(module)
+        if found is not None and found.public is not None and not found.anything:
+            return name in found.public
+        return self.has(module, name, seen)
+
+    def unsaid(self, module: str, name: str, taker: str) -> bool:
+        """Whether nothing in a wheel says a name that a module of it may put together, or has compiled."""
+        found, owner = self.names(module), self.owner(module)
+        if found is None and owner is not None and owner != self.owner(taker) and self.is_compiled(module):
+            open_ = name in _OF_EACH_MODULE or self.there(f"{module}.{name}")
+            return not open_ and self.compiled(owner, module, name) is False
+        if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
+            return False
+        if name in found.names or name in _OF_EACH_MODULE or self.mentions(owner, name) is not False:
+            return False
+        return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
+
+    def lacks_module(self, module: str) -> str | None:
+        """The part of a module's name that is certainly not there."""
+        parts = module.split(".")
+        if not self.there(parts[0]):
+            if parts[0] in OF_PYTHON:
+                return self._not_in_python(module)
+            return parts[0] if self.whole and not parts[0].startswith("_") else None
+        for number in range(2, len(parts) + 1):
+            part = ".".join(parts[:number])
+            if self.there(part):
+                continue
+            above = part.rpartition(".")[0]
+            found = self.names(above)
+            if found is None or found.submodules:
+                return None
+            return part
+        return None
+
+    def _not_in_python(self, module: str) -> str | None:
+        """The part of a module of the standard library that this Python lacks, and nothing brings."""
+        part = python_names.lacks(module, self.python)
+        if part is None or (part == "distutils" and self.there("_distutils_hack")):
+            return None  # setuptools puts its own in that place when the interpreter starts
+        return part if self.whole else None
+
+    def unfound(self, module: str) -> str | None:
+        """The module whose own importer would find this one, if this Python does not ask it."""
+        parts = module.split(".")
+        for number in range(1, len(parts)):
+            above, part = ".".join(parts[:number]), ".".join(parts[: number + 1])
+            if not self.there(part):
+                found = self.names(above)
+                return above if found is not None and found.unfound >> self.python & 1 else None
+        return None
+
+    def fails(self, one: Taken) -> tuple[str, str | None] | None:
+        """The lack that certainly ends an import: a module, and None or a name of it; else None."""
+        absent = self.lacks_module(one.module)
+        if absent is not None:
+            return absent, None
+        if one.name is None or one.name == "*":
+            return None
+        if one.module.partition(".")[0] in OF_PYTHON and not self.there(one.module):
+            gone = python_names.lacks_name(one.module, one.name, self.python)
+            return (one.module, one.name) if gone else None
+        if not self.there(f"{one.module}.{one.name}") and self.has(one.module, one.name) is False:
+            return one.module, one.name
+        return None
+
+    def target(self, module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> str | None:
+        """The module that ``module.name`` certainly is; None if it is another thing, or nobody knows."""
+        found = self.names(module)
+        if found is None or len(seen) > _DEEPEST or (module, name) in seen:
+            return None
+        if name not in found.names:
+            there = self.there(f"{module}.{name}")
+            return f"{module}.{name}" if there and not found.stars else None
+        if name not in found.bound:
+            return None
+        source, inner = found.bound[name]
+        if inner is None:
+            return source if self.there(source) else None
+        if (source, inner) == (module, name):
+            return f"{module}.{name}" if self.there(f"{module}.{name}") else None
+        return self.target(source, inner, seen | {(module, name)})
+
+    def origin(self, module: str, name: str, depth: int = 0) -> tuple[str, str] | None:
+        """The module that a name of another one comes from."""
+        found = self.names(module)
+        if found is None or found.anything or depth > _DEEPEST or self.owner(module) is None:
+            return None
+        if name in found.signatures or name in found.functions:
+            return module, name
+        if name not in found.bound:
+            every = (*found.stars, *found.hidden)
+            stars = [at for star in every if (at := self.origin(star, name, depth + 1))]
+            return stars[0] if len(stars) == 1 else None
+        source, inner = found.bound[name]
+        return self.origin(source, inner, depth + 1) if inner is not None else None
+
+    def defined(self, module: str, found: ModuleNames, chain: Sequence[str]) -> tuple[str, str] | None:
+        """The module that defines what ``first.second`` is, and its name there."""
+        at, names = module, list(chain)
+        for _ in range(_DEEPEST):
+            if names[0] not in found.bound:
+                return (at, names[0]) if len(names) == 1 and names[0] in found.names else None
+            at, inner = found.bound[names[0]]
+            names = [*([inner] if inner is not None else []), *names[1:]]
+            other = self.names(at)
+            if at.partition(".")[0] == "numpy" or other is None or not names:
+                return (at, names[-1]) if names else None
+            found = other
+        return None
+
+    def version_of(self, found: ModuleNames, chain: Sequence[str]) -> str | Version | None:
+        """The text that ``alias.__version__`` is; a version if nobody knows how the module tells its own."""
+        if chain[0] not in found.bound:
+            return None
+        source, inner = found.bound[chain[0]]
+        at: str | None = source
+        names = [*([inner] if inner else []), *chain[1:]]
+        for name in names[:-1]:
+            at = self.target(at, name) if at is not None else None
+        return self._version_text(at, names[-1]) if at is not None and names else None
+
+    def _version_text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
+        found, wheel = self.names(module), self.wheel(self.owner(module) or "")
+        if found is None or wheel is None or depth > _DEEPEST:
+            return None
+        if name in found.versions:
+            return found.versions[name]
+        source, inner = found.bound.get(name, ("", None))
+        if inner is not None and (source, inner) != (module, name):
+            text = self._version_text(source, inner, depth + 1)
+            if text is not None:
+                return text
+        elif name not in found.names:
+            every = (self._version_text(star, name, depth + 1) for star in found.stars)
+            return next((text for text in every if text is not None), None)
+        named = "." not in module and (_plain(module) == _plain(wheel.name) or wheel.roots == (module,))
+        return _released(wheel) if named and name == "__version__" and name in found.names else None
+
+
+def _released(wheel: WheelFiles) -> Version | None:
+    try:
+        return Version(wheel.version)
+    except InvalidVersion:
+        return None

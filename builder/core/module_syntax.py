@@ -1,0 +1,159 @@
+"""Questions about the syntax of a source that have one answer, whatever is executed before."""
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from builder.core.lazy_names import MAKERS
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_QUIET_CALLS = frozenset(
+    {
+        *("Logger", "NewType", "NullHandler", "Path", "PurePath", "PytestTester", "TypeVar"),
+        *("abspath", "dirname", "endswith", "files", "find_spec", "format", "getChild", "getLogger"),
+        *("get_log", "get_logger", "getattr", "import_module", "isinstance", "join", "len", "logger"),
+        *("partition", "print", "realpath", "replace", "resource_filename", "rpartition", "rsplit"),
+        *("split", "startswith", "version", "warn"),
+    }
+)
+"""Functions that take ``__name__`` and leave the module as it is."""
+
+
+def last_name(node: ast.AST | None) -> str:
+    """The last name of ``a.b.c``; empty for another expression."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def called(node: ast.AST) -> str:
+    """The last name of the function that is called, or of what is not called."""
+    return last_name(node.func if isinstance(node, ast.Call) else node)
+
+
+def attributes_of(node: ast.expr) -> tuple[ast.expr, tuple[str, ...]]:
+    """``a.b.c`` as ``a`` and the attributes that are read of it."""
+    chain: list[str] = []
+    while isinstance(node, ast.Attribute):
+        if isinstance(node.ctx, ast.Load):
+            chain.append(node.attr)
+        node = node.value
+    return node, tuple(reversed(chain))
+
+
+def names_in(node: ast.expr) -> tuple[str, ...]:
+    """``a.b.c`` as its names; empty for another expression."""
+    first, chain = attributes_of(node)
+    return (first.id, *chain) if isinstance(first, ast.Name) else ()
+
+
+def attributes(expression: ast.expr) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
+    """Every ``name.first.second`` that is certainly evaluated; of one that is called, the call, too."""
+    stack: list[ast.AST] = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Attribute):
+            inner, chain = attributes_of(node)
+            if isinstance(inner, ast.Name) and chain:
+                yield node, (inner.id, *chain)
+            elif not isinstance(inner, ast.Name):
+                stack.append(inner)
+            continue
+        if isinstance(node, ast.Call):
+            inner, chain = attributes_of(node.func)
+            if isinstance(inner, ast.Name):
+                yield node, (inner.id, *chain)
+        stack += _evaluated(node)
+
+
+def parts_of(expression: ast.expr) -> Iterator[ast.AST]:
+    """All parts of an expression that are evaluated whenever it is."""
+    stack: list[ast.AST] = [expression]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += _evaluated(node)
+
+
+def _evaluated(node: ast.AST) -> Iterable[ast.AST]:
+    """The parts of an expression that are evaluated whenever it is."""
+    if isinstance(node, ast.BoolOp):
+        return node.values[:1]
+    if isinstance(node, ast.IfExp):
+        return [node.test]
+    if isinstance(node, ast.Compare):
+        return [node.left, node.comparators[0]]
+    if isinstance(node, _COMPREHENSIONS):
+        return [node.generators[0].iter]
+    if isinstance(node, ast.Lambda):
+        return [one for one in (*node.args.defaults, *node.args.kw_defaults) if one is not None]
+    return ast.iter_child_nodes(node)
+
+
+def bound_in(statement: ast.AST) -> set[str]:
+    """Names that a statement may bind, those within its functions, too."""
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return {statement.name}
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            found.add(node.name)
+    return found
+
+
+def stored_in(statement: ast.ClassDef | ast.FunctionDef) -> set[str]:
+    """Names that a class body, or a function, may bind."""
+    found: set[str] = set()
+    stack: list[ast.AST] = list(statement.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif not isinstance(node, ast.Constant):
+            stack += ast.iter_child_nodes(node)
+    return found
+
+
+def may_leave(statement: ast.stmt) -> bool:
+    """Whether a statement may end the function, or the turn of the loop, that it is in."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Assert):
+            return True
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.expr)):
+            stack += ast.iter_child_nodes(node)
+    return False
+
+
+def texts_of(node: ast.expr | None) -> set[str] | None:
+    """The texts of a list or tuple of texts, also of several that are added."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = texts_of(node.left), texts_of(node.right)
+        return None if left is None or right is None else left | right
+    if not isinstance(node, ast.List | ast.Tuple):
+        return None
+    values = [one.value if isinstance(one, ast.Constant) else None for one in node.elts]
+    return (
+        {one for one in values if isinstance(one, str)} if all(isinstance(o, str) for o in values) else None
+    )
+
+
+def changes_module(call: ast.Call) -> bool:
+    """Whether a call, executed on import, may add names to the module or take its place."""
+    name = called(call)
+    first = call.args[0] if call.args else None
+    if name == "exec" or (name == "eval" and not isinstance(first, ast.Constant | ast.JoinedStr)):
+        return True
+    given = (*call.args, *(one.value for one in call.keywords))
+    own = any(
+        isinstance(one, ast.Name) and one.id in {"__name__", "__package__", "__spec__"} for one in given
+    )
+    return own and name not in _QUIET_CALLS and name not in MAKERS
