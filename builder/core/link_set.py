@@ -24,8 +24,11 @@ SITE = "/site-packages"
 _BASE = "/base"
 """Where it takes the base's own libraries to lie."""
 _EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
-_ELSEWHERE = re.compile(r"(?:rocm|hip|xpu|sycl|_amd|/amd|_metal|_npu)[^/]*(?:/|\.so)|/stubs/|(?:^|/)tests?/")
-"""Of libraries for other makers' cards, for linkers, for tests: no import opens them beside CUDA."""
+_ELSEWHERE = re.compile(
+    r"(?:rocm|hip|xpu|sycl|_amd|/amd|_metal|_npu)[^/]*(?:/|\.so)|/stubs/|(?:^|/)tests?/|\.data/data/"
+)
+"""Of libraries for other makers' cards, for linkers, for tests: no import opens them beside CUDA. Nor those
+that lie elsewhere than in site-packages."""
 _RUNTIME = re.compile(r"libcudart[^/]*\.so\.(\d+)")
 
 
@@ -153,6 +156,8 @@ class FileProof:
     certain: bool = True
     """False if it fails for want of a library that the set has in another place, where whoever is imported
     before may have loaded it from."""
+    base: str | None = None
+    """A library that it needs, of which nobody knows whether the base has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +179,21 @@ class SetProof:
     def broken(self, wheel: str) -> list[list[FileProof]]:
         """Its files that certainly fail. Those that are :func:`numberless` alike stand together, and only if
         all of them fail."""
+        return [g for g in self._alike(wheel) if all(one.opened.loads is False and one.certain for one in g)]
+
+    def doubtful(self, wheel: str) -> list[list[FileProof]]:
+        """Its files, as :meth:`broken` has them, that load at best if the base has a library."""
+        groups = (
+            [one for one in g if one.opened.loads is not False or not one.certain] for g in self._alike(wheel)
+        )
+        return [g for g in groups if g and all(one.base is not None for one in g)]
+
+    def _alike(self, wheel: str) -> Iterable[list[FileProof]]:
         groups: dict[str, list[FileProof]] = {}
         for proof in self.files:
             if proof.wheel == wheel:
                 groups.setdefault(numberless(proof.file), []).append(proof)
-        return [g for g in groups.values() if all(one.opened.loads is False and one.certain for one in g)]
+        return groups.values()
 
 
 def prove(
@@ -186,13 +201,15 @@ def prove(
     *,
     cached: Iterable[str] = (),
     given: Iterable[str] = (),
+    maybe: Iterable[str] = (),
     based: Mapping[str, Iterable[str]] | None = None,
 ) -> SetProof:
     """The proof for wheels in the order of their installation.
 
     ``cached``: folders below site-packages that the recipe tells ``ldconfig``. ``given``: names that the base
-    is taken to have, whatever versions are asked of them. ``based``: libraries of the base with the versions
-    of symbols that each has.
+    has, whatever versions are asked of them. ``maybe``: names of which nobody knows whether the base has
+    them: nothing that needs one is a yes, nor is it a no for that. ``based``: libraries of the base with the
+    versions of symbols that each has.
     """
     owner: dict[str, list[WheelLinks]] = {}
     for wheel in wheels:
@@ -206,12 +223,13 @@ def prove(
     for name, offered in (based or {}).items():
         listed[f"{_BASE}/{name}"] = LinkFile(soname=name, offered=tuple(offered)).elf()
         cache.setdefault(name, f"{_BASE}/{name}")
-    there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
-    search = Search([], cache, [], [], None, there, True)
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
     copies = Counter(
         name for path, facts in listed.items() for name in {path.rpartition("/")[2], facts.soname} if name
     )
+    there = {**dict.fromkeys((*given, *maybe), ""), **DRIVER_LIBRARIES}
+    maybe = frozenset(maybe) - copies.keys() - DRIVER_LIBRARIES.keys()
+    search = Search([], cache, [], [], None, there, True)
     process = LinkProcess(ListedView(listed), search, symbols=False)
     versions = {wheel.name: wheel.version for wheel in wheels}
     started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
@@ -227,7 +245,12 @@ def prove(
             import_framework(mine, wheel.name, wheel.version, SITE)  # what it opens first is loaded then
         for file in _opened_by(wheel):
             opened, certain = _opened(mine, f"{SITE}/{file}", copies, unread)
-            proofs.append(FileProof(wheel=wheel.name, file=file, opened=opened, certain=certain))
+            base = _first_of(maybe, mine, f"{SITE}/{file}", unread) if opened.loads is not False else None
+            if base is not None:
+                text = f"nobody read whether the base has {base}"
+                opened = opened._replace(loads=None, kind="doubt", text=text, library=base)
+            proof = FileProof(wheel=wheel.name, file=file, opened=opened, certain=certain, base=base)
+            proofs.append(proof)
         majors = _runtimes(mine)
         if len(majors) > 1 and majors != _runtimes(started[frameworks]):
             runtimes[wheel.name] = tuple(sorted(majors))
@@ -255,6 +278,24 @@ def _opened(
     trial.search = trial.search._replace(given={**dict.fromkeys(copies, ""), **trial.search.given})
     again = trial.open(path)
     return (again, True) if again.loads is False and _alone(again, copies) else (opened, False)
+
+
+def _first_of(names: Collection[str], process: LinkProcess, path: str, unread: Collection[str]) -> str | None:
+    """The first of the names that a loaded file needs, directly or through others whose needs are surely
+    known; None without one.
+    """
+    by_name = {name: one for one in process.loaded for name in one.names} if names else {}
+    left = [path]
+    for who in left:
+        one = by_name.get(who) if who not in unread else None
+        needed: list[str] = one.facts.needed if one is not None and one.facts is not None else []
+        for name in needed:
+            other = by_name.get(name)
+            if other is not None and other.path is None and name in names:
+                return name
+            if other is not None and other.path is not None and other.path not in left:
+                left.append(other.path)
+    return None
 
 
 def _alone(opened: Opened, copies: Mapping[str, int]) -> bool:

@@ -20,6 +20,7 @@ from builder.plan.facts.reading.observed import (
     BaseTruth,
     Truth,
     WheelTruth,
+    bare_debs,
     framework_texts,
     load_reading,
     reading_path,
@@ -116,12 +117,12 @@ class ReadingCache:
         return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
-        """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Of the
-        libraries on record its system has those of the cell's ``apt``: a bare Debian or Ubuntu has none.
+        """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Its
+        system has the libraries of a bare Debian or Ubuntu, and those of the cell's ``apt``.
         """
         self.read_links(wheels, index)
-        bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
-        return self.with_proofs(bare, wheels, self._read_imports(cell, wheels, None, index))
+        truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
+        return self.with_proofs(truth, wheels, self._read_imports(cell, wheels, None, index))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

@@ -106,7 +106,8 @@ class Truth:
     absent: tuple[str, ...] = ()
     """Requirements that no wheel of theirs meets on the package indexes, all of which answered."""
     debs: frozenset[str] | None = None
-    """Names of all Debian packages of a locked rootfs; None for any other base."""
+    """Names of all Debian packages of a locked rootfs, of a set without a lock :func:`bare_debs`; None for
+    any other base."""
     links: tuple[WheelLinks, ...] = ()
     """What is known of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()
@@ -183,6 +184,14 @@ def system_of(of: Cell | RegistryBase | RootfsBase, read: BaseTruth | None = Non
     if of.base.kind == "rootfs":
         return load().systems.get(of.base.name)
     return _system(of.base.name, read.system if read is not None else None)
+
+
+def bare_debs(cell: Cell) -> frozenset[str] | None:
+    """The Debian packages, as far as they have libraries, of a cell whose base nobody has resolved: those of
+    a bare system and the cell's ``apt``. None for a system of which nobody knows those.
+    """
+    bare = load().bare_packages(system_of(cell))
+    return bare | {*cell.apt} if bare else None
 
 
 def _system(reference: str, told: str | None) -> SystemRow | None:

@@ -25,10 +25,12 @@ from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.observed import (
     WheelReading,
+    bare_debs,
     framework_texts,
     load_reading,
     reading_path,
     save_reading,
+    system_of,
 )
 from builder.plan.facts.tables import load
 
@@ -106,10 +108,16 @@ def imports_of(
     shelf: Mapping[str, _Shelved] = {}
     try:
         shelf = _shelf(wheels, cache, opened)
-        debs = {*cell.apt} if base is None else None  # a bare system has none of the libraries on record
+        debs: Collection[str] | None = bare_debs(cell) if base is None else None
         if isinstance(base, RootfsBase):
             debs = {deb.package for deb in base.debs}
-        found = _proven(cell, shelf, whole=_has_no_others(cell, base), debs=debs)
+        system = system_of(cell if base is None else base)
+        suite = system.suite if system is not None else None
+
+        def library(name: str) -> bool | None:
+            return _has_library(name, shelf, suite, debs)
+
+        found = _proven(cell, shelf, whole=_has_no_others(cell, base), library=library)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
@@ -135,7 +143,7 @@ def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -
 
 
 def _proven(
-    cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool, debs: Collection[str] | None
+    cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool, library: Callable[[str], bool | None]
 ) -> tuple[Missing, ...]:
     unread = [name for name, one in shelf.items() if one.files is None]
     every = ImportSet(
@@ -146,7 +154,7 @@ def _proven(
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
-        library=lambda name: _has_library(name, shelf, debs),
+        library=library,
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
     roots = {
@@ -178,7 +186,9 @@ def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
                 yield Missing(root, 1, root, None, shared=True, root=name, taker=name, giver=other, path=path)
 
 
-def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[str] | None) -> bool | None:
+def _has_library(
+    name: str, shelf: Mapping[str, "_Shelved"], suite: str | None, debs: Collection[str] | None
+) -> bool | None:
     """Whether a library that is opened by a name is in a wheel or among a Debian rootfs's; None if nobody
     knows."""
     stem = re.escape(name.removeprefix("lib").partition(".so")[0].removesuffix("*"))
@@ -186,12 +196,9 @@ def _has_library(name: str, shelf: Mapping[str, "_Shelved"], debs: Collection[st
     bundled = re.compile(rf"(?:.*/)?lib{stem}{ends}[^/]*")
     if any(bundled.fullmatch(path) for one in shelf.values() for path in one.libraries):
         return True
-    rows = tuple(load().libraries_named(name))
-    if not rows or debs is None:
-        return None
-    return any(
-        package in debs for row in rows[: None if name.endswith("*") else 1] for package in row.packages
-    )
+    rows = load().libraries_named(name) if debs is not None else ()
+    answers = {row.is_there(suite, debs or ()) for row in rows}
+    return True if True in answers else None if None in answers or not answers else False
 
 
 def _may_mend(unread: str, lack: Missing, every: ImportSet, shelf: Mapping[str, "_Shelved"]) -> bool:

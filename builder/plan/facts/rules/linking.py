@@ -35,7 +35,8 @@ def links(stack: Stack) -> Iterator[Finding]:
     whole = all(wheel.name in read for wheel in stack.truth.wheels)
     yield from _loaded_by_imports(stack)
     floors = _versions_of_the_base(stack, wheels)
-    proof = prove(wheels, cached=_folders(wheels), given=_of_the_base(stack, wheels), based=floors)
+    given, maybe = _of_the_base(stack, wheels)
+    proof = prove(wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors)
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
     for wheel in wheels if whole else ():
         if broken := proof.broken(wheel.name):
@@ -46,6 +47,8 @@ def links(stack: Stack) -> Iterator[Finding]:
                 f"a process that imports {wheel.label} has the runtimes of {both}: it is made for one of them"
             )
             yield warns(text, _read_of(wheel, "libcudart, by major", ", ".join(proof.runtimes[wheel.name])))
+        if not broken and (doubtful := proof.doubtful(wheel.name)):
+            yield from _doubtful(stack, wheel, proof, doubtful)
     yield from _of_another_torch(wheels)
 
 
@@ -86,10 +89,11 @@ def _folders(wheels: Iterable[WheelLinks]) -> set[str]:
     return {folder for folder in every if re.fullmatch(r"nvidia/[^/]+/lib", folder)}
 
 
-def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
-    """Names asked for that the base may have, and so are no reason to refuse: nobody read its libraries."""
+def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> tuple[set[str], set[str]]:
+    """Names asked for that the base has, and those of which nobody knows whether it has them."""
     asked = {name for wheel in wheels for file in wheel.files.values() for name in file.needed}
-    return {name for name in asked if _base_may_have(stack, name)}
+    answers = {name: _base_has(stack, name) for name in asked}
+    return {name for name in asked if answers[name]}, {name for name in asked if answers[name] is None}
 
 
 def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
@@ -99,8 +103,8 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
         return
     lacked: dict[WheelTruth, list[SystemLibraryRow]] = {}
     read = {one.name for one in stack.truth.links}
-    for row in load().system_libraries.values():
-        for parsed in map(Requirement, row.loaded_by if debs.isdisjoint(row.packages) else ()):
+    for row in load().loaded_by_imports:
+        for parsed in map(Requirement, row.loaded_by if row.is_there(_suite(stack), debs) is False else ()):
             wheel = stack.truth.wheel(parsed.name)
             if wheel is None or not contains(parsed.specifier, wheel.version):
                 continue
@@ -112,16 +116,20 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
                 lacked.setdefault(wheel, []).append(row)
     for wheel, rows in lacked.items():
         names = " and ".join(row.name for row in rows)
-        ways = tuple(dict.fromkeys(debian_package(stack, row) for row in rows))
+        ways = tuple(dict.fromkeys(way for row in rows if (way := _debian_package(stack, row))))
         text = f"the import of {wheel.name} {wheel.version} loads {names}, which nothing in the lock brings"
         value = Value("is loaded", names, rows[0].sources[-1])
-        yield replace(impossible(f"{text}; write {' and '.join(ways)} into `apt`", value), apt=ways)
+        mend = f"; write {' and '.join(ways)} into `apt`" if ways else ""
+        yield replace(impossible(f"{text}{mend}", value), apt=ways)
 
 
-def debian_package(stack: Stack, library: SystemLibraryRow) -> str:
-    """The package that has it in the base's Debian; from 64-bit time on some have other names."""
-    late = stack.system is not None and at_least(stack.system.glibc, "2.39")
-    return next((one for one in library.packages if late and one.endswith("t64")), library.packages[0])
+def _suite(stack: Stack) -> str | None:
+    return stack.system.suite if stack.system is not None else None
+
+
+def _debian_package(stack: Stack, library: SystemLibraryRow) -> str | None:
+    """The package that has it in the base's Debian, or in the one of its age; None if none has."""
+    return next(iter(library.packages_in(_suite(stack))), None)
 
 
 def _versions_of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> dict[str, set[str]]:
@@ -144,14 +152,33 @@ def _versions_of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> dict[st
     return found
 
 
-def _base_may_have(stack: Stack, name: str) -> bool:
-    cell, system = stack.cell, load().system_libraries.get(name)
-    if system is not None and stack.truth.debs is not None:
-        return any(package in stack.truth.debs for package in system.packages)
+def _base_has(stack: Stack, name: str) -> bool | None:
+    """Whether the base has a library where the loader looks; None if nobody knows."""
+    cell, debs = stack.cell, stack.truth.debs
     if re.fullmatch(rf"(?:{'|'.join(load().framework_libraries)})\w*\.so(?:\.\d+)*", name):
         return False  # wheels alone bring them
-    installed = any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt)
-    if installed or not CUDA_LIBRARY.fullmatch(name):
+    if CUDA_LIBRARY.fullmatch(name):
+        return _base_may_have_cuda(stack, name)
+    row = load().system_libraries.get(name)
+    if _OF_GLIBC.fullmatch(name):
+        return True
+    if row is None:
+        return None
+    if debs is not None:
+        return row.is_there(_suite(stack), debs)
+    there = load().bare_packages(stack.system) & {*row.packages_in(_suite(stack))}
+    return True if there or not {*cell.apt}.isdisjoint(row.packages) else None
+
+
+_OF_GLIBC = re.compile(
+    r"(?:ld-linux[\w-]*|lib(?:c|m|dl|pthread|rt|util|resolv|mvec|gcc_s|stdc\+\+))\.so\.\d+"
+)
+"""Libraries that each system has on which wheels for manylinux run: https://peps.python.org/pep-0600/"""
+
+
+def _base_may_have_cuda(stack: Stack, name: str) -> bool:
+    cell = stack.cell
+    if any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt):
         return True
     if any(key == "LD_LIBRARY_PATH" for key, _ in cell.env):
         return True
@@ -223,14 +250,31 @@ def _broken(
     if row is not None and row.optional:
         return warns(says, *values)
     if proof.loads(wheel.name) is False:
-        system = load().system_libraries.get(lacked) if stack.truth.debs is not None else None
-        return replace(impossible(says, *values), apt=(debian_package(stack, system),) if system else ())
+        way = _missing_package(stack, lacked)
+        return replace(impossible(says, *values), apt=(way,) if way else ())
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
     # what lies deeper is as often for what is optional: CuPy's cuTENSOR
     deep = first.file.count("/") >= 2 and first.opened.kind != "version"
     return possible(part, *values) if deep else unknown(part, *values)
+
+
+def _doubtful(
+    stack: Stack, wheel: WheelLinks, proof: SetProof, doubtful: list[list[FileProof]]
+) -> Iterator[Finding]:
+    """Of a wheel with files for which the base has to have a library, and nobody knows whether it has."""
+    first = min((one for group in doubtful for one in group), key=lambda one: (one.file.count("/"), one.file))
+    row = load().package_names.get(wheel.name)
+    deep = first.file.count("/") >= 2 and proof.loads(wheel.name)
+    if deep or (row is not None and row.optional):
+        return  # as of those that certainly fail: what lies there is as often for what is optional
+    name = first.base or ""
+    library = load().system_libraries.get(name)
+    way = _debian_package(stack, library) if library is not None else None
+    text = f"{wheel.label} is linked with {name} ({first.file}), which nothing in the lock brings"
+    mend = f"; Debian has it in {way}: write that into `apt`" if way else ""
+    yield unknown(f"{text}: whether the base has it is not known{mend}", _read_of(wheel, first.file, name))
 
 
 def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] | None:
@@ -244,11 +288,18 @@ def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] 
     return None
 
 
+def _missing_package(stack: Stack, lacked: str) -> str | None:
+    """The Debian package with a library that a base of Debian's packages lacks."""
+    row = load().system_libraries.get(lacked) if stack.truth.debs is not None else None
+    way = _debian_package(stack, row) if row is not None else None
+    return way if way not in (stack.truth.debs or ()) else None
+
+
 def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
-    if (system := load().system_libraries.get(lacked)) is not None and stack.truth.debs is not None:
-        return f"; write {debian_package(stack, system)} into `apt`"
+    if way := _missing_package(stack, lacked):
+        return f"; write {way} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:
@@ -314,11 +365,17 @@ def _ended(
     elif one.giver and one.giver != one.taker:
         way += f" or of {one.giver}"
         values.append(Value("is there", giver, Source("wheel", giver)))
-    elif (row := load().library_named(one.library) if one.library else None) is not None:
-        apt = (debian_package(stack, row),)
-        way = f"write {apt[0]} into `apt`"
+    elif (package := _package_named(stack, one.library)) is not None:
+        apt = (package,)
+        way = f"write {package} into `apt`"
     end = "whether its import does so is not known" if one.doubt else _end(one)
     return f"{taker}{through} {one.ends}: {end}; {way}", tuple(values), apt
+
+
+def _package_named(stack: Stack, library: str | None) -> str | None:
+    """The Debian package with a library by a name as programs open it."""
+    rows = load().libraries_named(library) if library else ()
+    return next((found for row in rows if (found := _debian_package(stack, row))), None)
 
 
 def _is_taken(one: Missing, variables: Mapping[str, str]) -> bool:

@@ -4,22 +4,24 @@ The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`
 """
 
 import functools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
 from builder.core.model import Cell
 from builder.core.suites import SUITES
-from builder.core.versions import canonical, key, names_of, requirement, short
+from builder.core.versions import at_least, canonical, key, names_of, requirement, short
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
     R,
     Row,
+    Source,
     TableFile,
     Tables,
     read_table,
@@ -213,6 +215,22 @@ class SystemRow(Row):
     libstdcxx: str | None = None
     """The newest GLIBCXX of its own libstdc++: ``3.4.30``; None if that is not on record."""
 
+    @property
+    def suite(self) -> str | None:
+        """The Debian suite that it is or, of an Ubuntu, the one whose glibc is next to its own: their
+        packages have the same names but for a few. None for others.
+        """
+        family, _, own = self.name.partition("/")
+        if family == "debian" or not family.startswith("ubuntu") or not at_least(self.glibc, "2.31"):
+            return own or None
+        return (
+            "trixie"
+            if at_least(self.glibc, "2.39")
+            else "bookworm"
+            if at_least(self.glibc, "2.35")
+            else "bullseye"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemLibraryRow(Row):
@@ -220,10 +238,27 @@ class SystemLibraryRow(Row):
 
     name: str
     """As loaders are asked for it: ``libGL.so.1``."""
-    packages: tuple[str, ...]
-    """Each has the library; the first one is named, but after 64-bit time that which ends in ``t64``."""
+    packages: tuple[str, ...] = ()
+    """Each has the library in some suite."""
     loaded_by: tuple[str, ...] = ()
     """Wheels for x86-64 whose import loads it, as requirements."""
+    by_suite: Mapping[str, tuple[str, ...]] | None = None
+    """The packages in each Debian suite whose files were read, none if it has none, and in others as far as
+    their names tell; None if no suite was looked through."""
+
+    def packages_in(self, suite: str | None) -> tuple[str, ...]:
+        """Of a suite, or of all for one that was not looked through; the first one is to be named, which ends
+        in ``t64`` after 64-bit time.
+        """
+        if self.by_suite is not None and suite is not None and suite in self.by_suite:
+            return self.by_suite[suite]
+        return tuple(sorted(self.packages, key=lambda one: suite == "trixie" and not one.endswith("t64")))
+
+    def is_there(self, suite: str | None, debs: Collection[str]) -> bool | None:
+        """Whether a system of a suite with just these packages has it; None if nobody looked through it."""
+        if not frozenset(self.packages).isdisjoint(debs):
+            return True
+        return None if self.by_suite is not None and suite not in self.by_suite else False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,20 +403,66 @@ class Facts:
 
     def libraries_named(self, name: str) -> Iterator[SystemLibraryRow]:
         """All rows that a name may mean."""
+        every = self.system_libraries
+        if name in every:
+            yield every[name]
+            return
         if name.endswith("*"):
             begins = f"lib{name[:-1].removeprefix('lib')}"
-            yield from (row for row in self.system_libraries.values() if row.name.startswith(begins))
-            return
-        found = self.system_libraries.get(name)
-        begins = f"{name}." if ".so" in name else f"lib{name}.so."
-        rows = (row for row in self.system_libraries.values() if row.name.startswith(begins))
-        yield from [found] if found is not None else rows
+        else:
+            begins = f"{name}." if ".so" in name else f"lib{name}.so."
+        yield from (every[one] for one in every if one.startswith(begins))
+
+    @functools.cached_property
+    def loaded_by_imports(self) -> tuple[SystemLibraryRow, ...]:
+        """Libraries of the system that the import of some wheel is on record to load."""
+        return tuple(self.system_libraries[row.name] for row in self._by_hand.values() if row.loaded_by)
+
+    @functools.cached_property
+    def _by_hand(self) -> Mapping[str, SystemLibraryRow]:
+        rows = TableFile(self.folder / "system-libraries.toml").rows(SystemLibraryRow)
+        return {row.name: row for row in rows}
+
+    @functools.cached_property
+    def _of_debian(self) -> Mapping[str, Any]:
+        table: Mapping[str, Any] = json.loads((self.folder / "system-libraries.json").read_text("utf-8"))
+        return table
 
     @functools.cached_property
     def system_libraries(self) -> Mapping[str, SystemLibraryRow]:
         """Libraries of the system, by the name that loaders are asked for."""
-        rows = TableFile(self.folder / "system-libraries.toml").rows(SystemLibraryRow)
-        return {row.name: row for row in rows}
+        table = self._of_debian
+        read = f"the Contents and Packages indexes of Debian's {', '.join(table['suites'])}"
+        source = Source("table", read, table["date"])
+
+        def row(name: str) -> SystemLibraryRow:
+            by_hand = self._by_hand.get(name)
+            if name not in table["libraries"]:
+                return self._by_hand[name]
+            columns = table["libraries"][name].split()
+            columns = columns if len(columns) > 1 else columns * len(table["suites"])
+            found = {
+                suite: tuple(text.split(",")) if text != "-" else ()
+                for suite, text in zip(table["suites"], columns, strict=True)
+            }
+            return SystemLibraryRow(
+                name=name,
+                packages=tuple(dict.fromkeys(one for packages in found.values() for one in packages)),
+                loaded_by=by_hand.loaded_by if by_hand is not None else (),
+                by_suite={
+                    suite: packages for suite, packages in found.items() if packages or suite in table["read"]
+                },
+                sources=(source, *(by_hand.sources if by_hand is not None else ())),
+            )
+
+        return Tables((*table["libraries"], *(self._by_hand.keys() - table["libraries"].keys())), row)
+
+    def bare_packages(self, system: SystemRow | None) -> frozenset[str]:
+        """The Debian packages with libraries that a minimal system with Python has; none of one that is on no
+        record, and of other systems than Debian and Ubuntu.
+        """
+        suite = system.suite if system is not None else None
+        return frozenset(self._of_debian["bare"].get(suite, "").split())
 
     @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:

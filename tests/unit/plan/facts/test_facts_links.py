@@ -20,7 +20,7 @@ from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading import wheel_links_read
 from builder.plan.facts.reading.cache import ReadingCache
-from builder.plan.facts.reading.observed import Truth, WheelTruth, reading_path
+from builder.plan.facts.reading.observed import Truth, WheelTruth, bare_debs, reading_path
 from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
@@ -88,7 +88,13 @@ def test_an_extension_for_another_cuda_is_refused_with_who_disagrees_and_what_me
 
 
 def test_what_the_base_may_have_is_no_reason(cell, make, tmp_path) -> None:
-    assert judged(cell, tmp_path, TORCH, RUNTIME, extension("libGL.so.1")) == []
+    ((outcome, text),) = judged(cell, tmp_path, TORCH, RUNTIME, extension("libGL.so.1"))
+    assert outcome == "unknown"
+    assert text == (
+        "kernels 1.0 is linked with libGL.so.1 (kernels/_C.so), which nothing in the lock brings: whether "
+        "the base has it is not known; Debian has it in libgl1: write that into `apt`"
+    )
+    assert judged(replace(cell, apt=("libgl1",)), tmp_path, TORCH, RUNTIME, extension("libGL.so.1")) == []
     based = make("torch==2.11.0", python="3.12", base="example.org/any:1", cuda="wheels")
     assert judged(based, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12")) == []
     nvidia = make("torch==2.11.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
@@ -355,12 +361,56 @@ def test_a_library_of_the_system_is_there_by_one_of_debians_packages(cell, make,
     own = WheelLinks(name="other", files={"other.libs/libgomp.so.1": LinkFile(soname="libgomp.so.1")})
     assert on_debian(cell, boost, own) == [], "whoever is imported before may have loaded it"
     unknown = WheelLinks(name="a", version="1", files={"a/_a.so": LinkFile(needed=("libnobody.so.3",))})
-    assert on_debian(cell, unknown) == [], "a library that no table has"
+    ((outcome, text),) = on_debian(cell, unknown)
+    assert (outcome, "Debian" in text) == ("unknown", False), "a library that no table has"
     other = make("torch==2.11.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
     truth = Truth(
         wheels=(WheelTruth(name="lightgbm", version="4.5.0", file="f"),), locked=True, links=(boost,)
     )
-    assert check(other, truth, only=("links",)) == (), "nobody read what that base has"
+    (found,) = check(other, truth, only=("links",))
+    assert (found.outcome.value, "libgomp1" in found.message) == ("unknown", True), "nobody read that base"
+    assert check(replace(other, apt=("libgomp1",)), truth, only=("links",)) == ()
+
+
+@pytest.mark.parametrize(
+    ("base", "debs", "needed", "outcomes"),
+    [
+        ("rootfs:debian/bookworm", ("libc6", "libcurl4"), "libcurl.so.4", []),
+        ("rootfs:debian/bookworm", ("libc6",), "libcurl.so.4", ["impossible"]),
+        ("rootfs:debian/bookworm", ("libc6", "libssl3"), "libssl.so.1.1", ["impossible"]),
+        ("rootfs:debian/bullseye", ("libc6", "libssl1.1"), "libssl.so.1.1", []),
+        ("rootfs:debian/bookworm", ("libc6",), "libmpi.so.40", ["impossible"]),
+        ("rootfs:debian/trixie", ("libc6",), "libmpi.so.40", ["unknown"]),
+        ("rootfs:debian/bookworm", ("libc6",), "libmpi.so.12", ["unknown"]),
+        ("rootfs:debian/bookworm", ("libc6", "libopenblas0-serial"), "libblas.so.3", []),
+        ("nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04", None, "libz.so.1", []),
+        ("nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04", None, "libssl.so.3", []),
+        ("nvidia/cuda:12.6.3-cudnn-runtime-ubuntu20.04", None, "libssl.so.3", ["unknown"]),
+        ("example.org/any:1", None, "libz.so.1", ["unknown"]),
+        ("example.org/any:1", None, "libstdc++.so.6", []),
+        ("example.org/any:1", None, "libcuda.so.1", []),
+    ],
+)
+def test_a_system_has_what_is_known_of_it(make, base, debs, needed, outcomes) -> None:
+    """Of a library that no package which is known has, nobody says yes."""
+    cell = make("torch==2.11.0", python="3.11", base=base, cuda="wheels")
+    one = WheelLinks(name="a", version="1", files={"a/_a.so": LinkFile(needed=(needed, "libc.so.6"))})
+    wheels = (WheelTruth(name="a", version="1", file="f"),)
+    truth = Truth(wheels=wheels, locked=True, links=(one,), debs=None if debs is None else frozenset(debs))
+    found = check(cell, truth, only=("links",))
+    assert [finding.outcome.value for finding in found] == outcomes
+    both = replace(one, files={**one.files, "a/deep/_b.so": LinkFile(needed=("libc.so.6",))})
+    deeper = replace(both, files={f"a/{path}": file for path, file in both.files.items()})
+    found = check(cell, replace(truth, links=(deeper,)), only=("links",))
+    assert {finding.outcome.value for finding in found} <= {"possible"}, "a part that may be optional"
+
+
+def test_what_a_bare_system_has_is_known_of_a_set_without_a_lock(make) -> None:
+    bare = bare_debs(make("torch==2.11.0", python="3.11", base="rootfs:debian/bookworm", apt=("libgl1",)))
+    assert bare is not None
+    assert {"libc6", "libstdc++6", "zlib1g", "libgl1"} <= bare
+    assert "libgomp1" not in bare
+    assert bare_debs(make("torch==2.11.0", python="3.11", base="example.org/any:1")) is None
 
 
 @pytest.mark.parametrize(("suite", "name"), [("bookworm", "libglib2.0-0"), ("trixie", "libglib2.0-0t64")])
