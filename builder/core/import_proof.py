@@ -74,9 +74,7 @@ class WheelFiles:
         """The modules that a user of the package imports, as far as the names tell."""
         least = min((name.count(".") for name in self.modules), default=0)  # below folders of several wheels
         tops = [name for name in self.modules if name.count(".") == least]
-        tops = [
-            name for name in tops if not name.rpartition(".")[2].startswith("_") and name not in _NO_ROOTS
-        ]
+        tops = [name for name in tops if not name.rpartition(".")[2].startswith("_") and name not in NO_ROOTS]
         named = [one for one in tops if _plain(one) == _plain(self.name)]
         if named or len(tops) == 1:
             return tuple(named or tops)
@@ -95,7 +93,7 @@ _IS_INNER = re.compile(
     r"(?:^|\.)(?:_|tests?\b|test_|testing\b|conftest|setup$|docs?\b|examples?\b|benchmarks?\b|scripts\b)"
 )
 _MAKE_ARRAYS = {"array", "zeros", "ones", "empty", "arange", "full", "eye", "linspace"}
-_NO_ROOTS = {
+NO_ROOTS = {
     "tests",
     "test",
     "docs",
@@ -107,6 +105,7 @@ _NO_ROOTS = {
     "setup",
     "conftest",
 }
+"""Outermost folders, and modules, that many wheels bring and no import of their packages comes to."""
 
 
 def _plain(name: str) -> str:
@@ -215,6 +214,13 @@ class _Owned(NamedTuple):
     package: bool
 
 
+def _of_two(one: _Owned, other: _Owned) -> _Owned:
+    """Of a module that is no package, the one that pip installs last: by name, Z before A."""
+    if one.package or other.package or one.wheel is None or other.wheel is None:
+        return one._replace(wheel=None)
+    return min(one, other, key=lambda each: each.wheel or "")
+
+
 @dataclass(frozen=True)
 class Executed:
     """The imports, and the lacks, of one module when it is executed."""
@@ -254,9 +260,8 @@ class ImportSet:
             for name, path in wheel.modules.items():
                 if name.partition(".")[0] in OF_PYTHON and python_names.lacks(name, self.python) is None:
                     continue  # Python's own comes first
-                other = self._modules.get(name)
-                owner = wheel.name if other is None else None
-                self._modules[name] = _Owned(owner, path, name in wheel.packages)
+                mine, other = _Owned(wheel.name, path, name in wheel.packages), self._modules.get(name)
+                self._modules[name] = mine if other is None else _of_two(mine, other)
                 parent = name.rpartition(".")[0]
                 while parent and wheel.name not in (known := self._folders.setdefault(parent, set())):
                     known.add(wheel.name)
@@ -422,7 +427,7 @@ class ImportSet:
         every = [name for name, one in self._modules.items() if one.wheel == owner]
         below = [name for name in every if name.rpartition(".")[0] == module]
         below = [
-            one for one in below if not re.search(r"\._\w*$", one) and one.rpartition(".")[2] not in _NO_ROOTS
+            one for one in below if not re.search(r"\._\w*$", one) and one.rpartition(".")[2] not in NO_ROOTS
         ]
         own = module.rpartition(".")[2]
         named = [name for name in below if name.rpartition(".")[2] in {"api", own}] or below
@@ -476,7 +481,7 @@ class ImportSet:
         refused: list[str] = []
         for module in sorted(wheel.modules):
             # beside ``x_pb2`` may stand ``x_pb2_new``, which is taken with a newer protobuf
-            if not re.search(r"_pb2(_(?!grpc)\w+)?$", module) or _NO_ROOTS & set(module.split(".")):
+            if not re.search(r"_pb2(_(?!grpc)\w+)?$", module) or NO_ROOTS & set(module.split(".")):
                 continue
             if has_own and module.partition(".")[0] != own:
                 continue
