@@ -29,7 +29,7 @@ NO_ROOTS = frozenset(
         *("benchmarks", "scripts", "setup", "conftest"),
     }
 )
-"""Outermost modules that are none of the package's own."""
+"""Outermost folders, and modules, that many wheels bring and no import of their packages comes to."""
 _OF_EACH_MODULE = frozenset(
     {
         *dir(ModuleType),
@@ -138,6 +138,13 @@ class _Owned(NamedTuple):
     package: bool
 
 
+def _of_two(one: _Owned, other: _Owned) -> _Owned:
+    """Of a module that is no package, the one that pip installs last: by name, Z before A."""
+    if one.package or other.package or one.wheel is None or other.wheel is None:
+        return one._replace(wheel=None)
+    return min(one, other, key=lambda each: each.wheel or "")
+
+
 @dataclass
 class ImportSet:
     """Wheels of one environment. ``read`` gives a module of a wheel, None for one that was not read."""
@@ -164,9 +171,8 @@ class ImportSet:
             for name, path in wheel.modules.items():
                 if name.partition(".")[0] in OF_PYTHON and python_names.lacks(name, self.python) is None:
                     continue  # Python's own comes first
-                other = self._modules.get(name)
-                owner = wheel.name if other is None else None
-                self._modules[name] = _Owned(owner, path, name in wheel.packages)
+                mine, other = _Owned(wheel.name, path, name in wheel.packages), self._modules.get(name)
+                self._modules[name] = mine if other is None else _of_two(mine, other)
                 parent = name.rpartition(".")[0]
                 while parent and wheel.name not in (known := self._folders.setdefault(parent, set())):
                     known.add(wheel.name)

@@ -119,6 +119,7 @@ class ImageBuild:
                         python=python,
                         registry=context.sources.registry,
                         progress=tell,
+                        warn=partial(cell_run.note, warning=True),
                         cancel=cell_run.cancel,
                         span=cell_run.span,
                         ready=ready,

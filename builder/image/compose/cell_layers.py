@@ -220,6 +220,8 @@ class LayerBuild:
     """Wheels that are converted at a time; each takes up to two cores."""
     progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
     """Told of each layer's title, and how many bytes of how many are done."""
+    warn: Callable[[str], None] = lambda _text: None
+    """Told of files that two wheels bring, where either will do."""
     cancel: threading.Event = field(default_factory=threading.Event)
     span: WorkSpan = nullcontext
     ready: Callable[[int, tuple[Layer, ...]], None] = lambda _place, _layers: None
@@ -275,7 +277,8 @@ class LayerBuild:
                 check_python(name, requires, self.given.pinned.cell)
         made = replace(self.given, known=self._known, base=self._base.result(), interpreter=self._interpreter)
         listings = [json.loads(one.files or made.lease.files(one.key)) for one in made.wheels]
-        refuse_collisions(listings, as_listed=made.pinned.cell.dependencies == "listed")
+        for text in refuse_collisions(listings, as_listed=made.pinned.cell.dependencies == "listed"):
+            self.warn(text)
         return made
 
     @property

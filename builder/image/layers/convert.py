@@ -22,7 +22,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -33,6 +33,7 @@ from builder.core import elf
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
+from builder.core.import_set import NO_ROOTS
 from builder.image.layers.store import Compression, Layer, Lease
 from builder.image.layers.tar import (
     END,
@@ -403,8 +404,9 @@ def write_layer(
     What the recipe's steps look at goes into ``excerpt``, too. The layer's ``files`` are a listing for
     :func:`refuse_collisions`, as JSON; its ``details`` have the Python that each wheel asks for.
 
-    Raises :class:`~builder.core.errors.CellError` for a file that is not what its ``RECORD`` says, and for
-    two wheels that differ about a path, unless ``as_listed``: then it is the file that pip would leave.
+    Of two wheels that differ about a path where either file will do, and with ``as_listed`` about any, it has
+    the file that pip would leave. Raises :class:`~builder.core.errors.CellError` for others that differ, and
+    for a file that is not what its ``RECORD`` says.
     :class:`OSError` if the target cannot be written.
     """
     count = Counter(file.path for one in trees for file in one.files)
@@ -458,23 +460,33 @@ def _describe(tree: Tree, file: File) -> str:
     return f"{file.mode:o} {digest}"
 
 
-def refuse_collisions(listings: Sequence[Mapping[str, Mapping[str, str]]], *, as_listed: bool) -> None:
-    """Raise :class:`~builder.core.errors.CellError` if two distributions differ about a path.
+def refuse_collisions(
+    listings: Sequence[Mapping[str, Mapping[str, str]]], *, as_listed: bool
+) -> tuple[str, ...]:
+    """A line for distributions that differ about paths where either file will do: pip's choice stands.
 
     A listing has for each distribution of a layer the paths below the root, and of each file mode and sha256
     as one text.
 
-    The same content twice is fine: packages that share a namespace each bring its ``__init__.py``. With
-    ``as_listed``, of a list that is installed as it stands, so is a difference, as long as the layers, lowest
-    first, leave what pip would.
+    The same content twice is fine: packages that share a namespace each bring its ``__init__.py``. So is
+    another content of a file that is used by itself (:func:`_is_whole`), as long as the layers, lowest first,
+    leave what pip would. So is every difference with ``as_listed``, of a list that is installed as it stands;
+    no line is given then.
+
+    Raises :class:`~builder.core.errors.CellError` for all other differences, and for a file of one that is a
+    folder of another: a library, or a package, would be one half of each.
     """
     owners: dict[str, tuple[str, str]] = {}
     folders: dict[str, str] = {}
     clashes: dict[tuple[str, str], list[str]] = {}
+    either: dict[tuple[str, ...], set[str]] = {}
     for name, files in ((name, files) for listing in listings for name, files in listing.items()):
         for path, content in files.items():
             owner, owned = owners.setdefault(path, (name, content))
-            if owned != content and not (as_listed and _as_pip_leaves_it(path, listings)):
+            if owned != content and (as_listed or _is_whole(path)) and _as_pip_leaves_it(path, listings):
+                every = (one for listing in listings for one in listing if path in listing[one])
+                either.setdefault(tuple(sorted(every)), set()).add(path)
+            elif owned != content:
                 clashes.setdefault((owner, name), []).append(path)
             for folder in parents(path):
                 if folder in folders:
@@ -485,12 +497,33 @@ def refuse_collisions(listings: Sequence[Mapping[str, Mapping[str, str]]], *, as
     if clashes:
         raise CellError(
             "\n".join(
-                f"{one} and {other} both own /{min(paths)}"
-                f"{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}, with different content"
-                for (one, other), paths in sorted(clashes.items())
+                f"{_own(pair, paths)}, with different content" for pair, paths in sorted(clashes.items())
             ),
             hint="the packages cannot live in one environment; drop one of them, or pin versions that agree",
         )
+    if as_listed:
+        return ()
+    return tuple(
+        f"{_own(names, paths)}, with different content: that of {names[0]} stays, as with pip"
+        for names, paths in sorted(either.items())
+    )
+
+
+def _own(names: tuple[str, ...], paths: Collection[str]) -> str:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{' and '.join(names)} {'both' if len(names) == 2 else 'all'} own /{min(paths)}{more}"
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a file is used by itself: no library, and no part of a package of which the other wheel has
+    other parts. So are a module of one file (jupyter 1.0 and jupyter-core both bring ``jupyter.py``), what
+    lies beside modules, a script, and what is below ``tests`` or ``docs``, which no import comes to.
+    """
+    inside = path.removeprefix(f"{SITE}/")
+    top, below, _ = inside.partition("/")
+    if re.search(r"\.(?:so(?:\.[\w.]+)?|a|pth)$", path):
+        return False
+    return inside == path or not below or top in NO_ROOTS
 
 
 def _as_pip_leaves_it(path: str, listings: Sequence[Mapping[str, Mapping[str, str]]]) -> bool:

@@ -39,18 +39,25 @@ def watched_names():
 def watched_files(distributions):
     """{path: [(package, RECORD's row)]} of the libraries and tools that frameworks need.
 
-    ``record`` in a row is RECORD's own ``os.stat``.
+    ``record`` in a row is RECORD's own ``os.stat``; ``stale`` says whether it is wrong about METADATA.
     """
     owners = {}
     watched = watched_names()
     for name, row in sorted(distributions.items()):
         if not watched.match(name) or not has_record(row):
             continue
-        record = os.stat(os.path.join(row["location"], row["info"], "RECORD"))
-        for entry in read_record(row, _is_watched):
+        lines = read_record(row, lambda path: _is_watched(path) or path.endswith(".dist-info/METADATA"))
+        # no installer changes METADATA
+        meta = [entry for entry in lines if entry["path"].endswith("/METADATA")]
+        about = {
+            "record": os.stat(os.path.join(row["location"], row["info"], "RECORD")),
+            "stale": any(entry["size"] not in (None, _size(entry["path"])) for entry in meta),
+        }
+        for entry in lines:
             # Triton's own programs are started by K01
-            if entry["sha256"] and not (name == "triton" and entry["path"].endswith(PROGRAMS)):
-                owners.setdefault(entry["path"], []).append((name, dict(entry, record=record)))
+            tool = name == "triton" and entry["path"].endswith(PROGRAMS)
+            if entry["sha256"] and entry not in meta and not tool:
+                owners.setdefault(entry["path"], []).append((name, dict(entry, **about)))
     return owners
 
 
@@ -284,17 +291,20 @@ def check_owners(ctx, distributions):
     known = {row["path"] for row in found["damaged"]}
     found["damaged"] += [row for row in differ if row["path"] not in known]
     _name_intruders(found, distributions)
+    found["edited"] = [row for row in found["changed"] if _is_edited(row, owners[row["path"]])]
+    found["changed"] = [row for row in found["changed"] if row not in found["edited"]]
     ctx.fact("uncompared", unread)
     found["sources"], resized = damaged_sources(distributions)
     ctx.fact("resized", {name: paths[:20] for name, paths in resized.items()})
     found["denied"] += [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
-    most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
+    most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20), ("edited", 20))
     evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"], by_size=unread[:50])
     failure = _failure(found, evidence)
     if failure:
         text, cause, evidence["packages"], evidence["not_as_installed"] = failure
         return ctx.fails("P02", text, cause, evidence)
-    return ctx.passed("P02", _summary(owners, unread), evidence, note=_note(found, distributions))
+    same = owners.keys() - {row["path"] for row in found["edited"]}
+    return ctx.passed("P02", _summary(same, unread), evidence, note=_note(found, distributions))
 
 
 def _name_intruders(found, distributions):
@@ -312,6 +322,20 @@ def _name_intruders(found, distributions):
         rows[path]["as_in"] = _by_hash(path, rows[path]["size"], entries)
     found["changed"] += [row for row in found["damaged"] if row["as_in"]]
     found["damaged"] = [row for row in found["damaged"] if not row["as_in"]]
+
+
+def _is_edited(row, rows):
+    """Whether a file's author changed it after RECORD was written: it has another size, is of no other
+    package, and was not written since.
+
+    So is libtorch_cpu.so in PyTorch 1.9.1, which was stripped: pip and uv install it, and leave its line of
+    RECORD. Where the times are those of a copy of the whole environment, another file may have come by it,
+    too: then only if RECORD is as wrong about METADATA (https://github.com/pytorch/pytorch/issues/47916).
+    """
+    if row["as_in"] or row["size"] is None:
+        return False
+    change = change_since_record(os.stat(row["path"]), rows)
+    return change == AS_INSTALLED or (change == TOUCHED and all(entry["stale"] for _, entry in rows))
 
 
 def _summary(owners, unread):
@@ -337,6 +361,9 @@ def _note(found, distributions):
         gone and "missing since installation: " + ", ".join(gone),
         bare and "no RECORD to compare %s with" % ", ".join(bare),
         found["shared"] and "%d files have two owners with the same content" % len(found["shared"]),
+        found["edited"]
+        and "changed by its author after RECORD was written, by size and times: %s"
+        % ", ".join(row["path"] for row in found["edited"][:3]),
     )
     return "; ".join(filter(None, notes))
 

@@ -199,14 +199,50 @@ def test_two_wheels_that_fight_over_a_path(
     builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
     pad = OWN_LAYER if large else 0
-    one = builder.wheel("one", {"tests/__init__.py": b"one", "tests/util.py": b"1"}, pad=pad)
-    two = builder.wheel("two", {"tests/__init__.py": b"two", "tests/util.py": b"2"})
+    one = builder.wheel("one", {"cv2/__init__.py": b"one", "cv2/util.py": b"1"}, pad=pad)
+    two = builder.wheel("two", {"cv2/__init__.py": b"two", "cv2/util.py": b"2"})
     with pytest.raises(CellError) as caught:
         build([one, two, builder.pip()])
     assert str(caught.value).startswith(
-        "one and two both own /opt/runtime/lib/python/site-packages/tests/__init__.py and 1 more, "
+        "one and two both own /opt/runtime/lib/python/site-packages/cv2/__init__.py and 1 more, "
         "with different content"
     )
+
+
+@pytest.mark.parametrize("path", ["one.py", "LICENSE", "tests/__init__.py", "one-1.data/data/etc/one.cfg"])
+def test_of_a_file_that_is_used_by_itself_pip_s_choice_stands(
+    builder: Builder, store: LayerStore, rootfs: Path, path: str
+) -> None:
+    """jupyter 1.0 and jupyter-core both bring ``jupyter.py``."""
+    one = builder.wheel("one", {path.replace("one-1", "one-1.0"): b"1"})
+    two = builder.wheel("two", {path.replace("one-1", "two-1.0"): b"2"}, pad=OWN_LAYER)
+    three = builder.wheel("a.three", {"three.py": b""})
+    made, said = [one, two, three, builder.pip()], list[str]()
+    with stack(
+        pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs, warn=said.append
+    ) as stacked:
+        assert stacked.made == 3
+    (line,) = said
+    assert line.startswith("one and two both own /opt/runtime/")
+    assert line.endswith(", with different content: that of one stays, as with pip")
+
+
+@pytest.mark.parametrize("path", ["one.so", "lib/libone.so.1", "one.pth", "one/part.py"])
+def test_a_library_or_a_part_of_a_package_has_one_owner(
+    builder: Builder, build: Callable[..., Stacked], path: str
+) -> None:
+    one, two = builder.wheel("one", {path: b"1"}), builder.wheel("two", {path: b"2"})
+    with pytest.raises(CellError, match=f"one and two both own .*{path}, with different content"):
+        build([one, two, builder.pip()])
+
+
+def test_a_small_wheel_that_pip_would_overwrite_with_a_large_one_s_file(
+    builder: Builder, build: Callable[..., Stacked]
+) -> None:
+    """All small wheels are the topmost layer: the image would not be what pip leaves."""
+    one, two = builder.wheel("one", {"x.py": b"1"}, pad=OWN_LAYER), builder.wheel("two", {"x.py": b"2"})
+    with pytest.raises(CellError, match=r"one and two both own .*x\.py, with different content"):
+        build([one, two, builder.pip()])
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (OWN_LAYER, OWN_LAYER), (0, OWN_LAYER)])

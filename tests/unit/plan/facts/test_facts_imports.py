@@ -143,6 +143,17 @@ def test_a_module_of_one_file_may_be_of_two_wheels(cell, tmp_path) -> None:
     assert judged(cell, tmp_path, launcher, core) == []
 
 
+@pytest.mark.parametrize(("one", "is_refused"), [("a", True), ("z", False)])
+def test_a_module_of_one_file_is_of_the_wheel_that_pip_installs_last(cell, tmp_path, one, is_refused) -> None:
+    """By name, Z before A: what another one took of its own ``utils.py`` is gone."""
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import main\n"})
+    giver = wheel("giver", "2.0", {"giver.py": "def main(): ...\n"})
+    other = wheel(one, "3.0", {f"{one}/__init__.py": "", "giver.py": "def other(): ...\n"})
+    found = judged(cell, tmp_path, taker, giver, other)
+    said = f"taker 1.0 imports giver.main, which {one} 3.0 does not have"
+    assert [text.partition(":")[0] for _, text in found] == [said] * is_refused
+
+
 def test_a_package_whose_modules_do_not_import_is_refused_though_its_own_import_runs(cell, tmp_path) -> None:
     members = {
         "taker/__init__.py": "",

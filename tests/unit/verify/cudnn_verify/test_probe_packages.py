@@ -426,6 +426,47 @@ def test_the_times_of_a_file_say_whether_it_changed(written, changed, links, exp
     assert contents.change_since_record(about, [("torch", {"record": record})]) == expected
 
 
+@pytest.mark.parametrize(
+    ("change", "stale", "outcome"),
+    [
+        (contents.AS_INSTALLED, False, "passed"),
+        (contents.TOUCHED, True, "passed"),
+        (contents.TOUCHED, False, "failed"),
+        (contents.WRITTEN, True, "failed"),
+    ],
+)
+def test_a_file_that_its_author_changed_after_record_was_written(
+    p02, tmp_path, monkeypatch, change, stale, outcome
+):
+    """As libtorch_cpu.so of PyTorch 1.9.1, which was stripped: it is as pip installs it."""
+    sound = write_elf(tmp_path / "so").read_bytes()
+    install(tmp_path, "torch", "1.9.1", files={"torch/lib/libtorch_cpu.so": sound + b"symbols"})
+    (tmp_path / "torch/__init__.py").write_bytes(b"")
+    info = tmp_path / "torch-1.9.1.dist-info"
+    size = (info / "METADATA").stat().st_size + 6 * stale  # "+cu102" in its version
+    with (info / "RECORD").open("a") as record:
+        record.write(f"{info.name}/METADATA,sha256=abc,{size}\n")
+    (tmp_path / "torch/lib/libtorch_cpu.so").write_bytes(sound)
+    monkeypatch.setattr(contents, "change_since_record", lambda *_: change)
+    check = p02(tmp_path)
+    assert (check["outcome"], "after RECORD was written" in (check["note"] or "")) == (
+        outcome,
+        outcome == "passed",
+    )
+    assert len(check["evidence"]["edited"]) == (outcome == "passed")
+    (tmp_path / "torch/lib/libtorch_cpu.so").write_bytes(sound[:-9])
+    assert p02(tmp_path)["cause"] == "package-overwritten"
+
+
+def test_a_file_of_another_package_is_none_that_its_author_changed(p02, tmp_path, monkeypatch):
+    path = "nvidia/nccl/lib/libnccl.so.2"
+    install(tmp_path, "nvidia-nccl-cu12", "2.21.5", files={path: write_elf(tmp_path / "so").read_bytes()})
+    other = write_elf(tmp_path / "so").read_bytes() + b"of others"
+    install(tmp_path, "nccl-of-others", "1.0", files={path: other})
+    monkeypatch.setattr(contents, "change_since_record", lambda *_: contents.AS_INSTALLED)
+    assert p02(tmp_path)["summary"].endswith("belongs to nvidia-nccl-cu12 but is the file of nccl-of-others")
+
+
 def test_a_whole_package_for_another_machine_is_not_damaged(p02, tmp_path):
     """``pip install --target vendor --platform manylinux_2_28_aarch64``: the import says what is wrong."""
     library = write_elf(tmp_path / "other", machine=8)
