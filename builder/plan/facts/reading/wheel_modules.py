@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from builder.core.compiled_names import has_name
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
@@ -371,7 +370,7 @@ class _Shelved:
             content = sources.read(path) if path is not None else None
             if path is not None and content is None:
                 return None
-            self.answers[key], self.new = has_name(content, name) if content is not None else None, True
+            self.answers[key], self.new = _has_name(content, name) if content is not None else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
 
@@ -554,3 +553,15 @@ def _adds_texts_to(content: bytes, module: bytes) -> bool:
     direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
     quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
     return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))
+
+
+def _has_name(content: bytes, name: str) -> bool | None:
+    """Whether a module that Cython compiled may have a name; None if nobody knows.
+
+    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
+    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
+    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
+    """
+    if b"\0__test__\0" not in content or b"from-import-*" in content:
+        return None
+    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"\0", content) is not None
