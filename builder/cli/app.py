@@ -53,6 +53,8 @@ COMMANDS = {
 _BESIDE = {
     "devcontainer": "run",
     "diagnose": "probe",
+    "init": "resolve",
+    "schema": "probe",
     "explain": "check",
     "verify-digest": "dispatch",
     "render": "lock",
