@@ -60,7 +60,7 @@ _BESIDE = {
     "render": "lock",
     "verify": "lock",
 }
-"""Those in another module."""
+"""Commands that lie in the module of another one."""
 
 
 class _Commands(TyperGroup):

@@ -77,7 +77,7 @@ class CellResult:
     log: str | None = None
     notes: tuple[str, ...] = ()
     packages: tuple[DebianPackage, ...] = ()
-    """Of the base's distribution, as the build took them from its archives; the lock does not fix them."""
+    """Packages of the base's distribution that the build took from its archives; no lock fixes them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What is to be made, and whether it can work: matrices, compatibility, requirements, locks."""
+"""Matrices, compatibility, requirements and locks: what is to be made, and whether it can work."""

@@ -71,8 +71,8 @@ class BaseTruth:
     """A registry's answer about a base image: its config's environment, or that there is no such tag."""
 
     LABELS: ClassVar = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
-    """Of the system, set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base),
-    inherited by NVIDIA's."""
+    """Labels that name the system: Ubuntu's own images set them
+    (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), NVIDIA's inherit them."""
 
     reference: str
     digest: str = ""
@@ -108,9 +108,9 @@ class Truth:
     debs: frozenset[str] | None = None
     """Names of all Debian packages of a locked rootfs; None for any other base."""
     links: tuple[WheelLinks, ...] = ()
-    """What is known of the libraries of locked wheels, in the order of their installation."""
+    """Readings of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()
-    """What imports of the cell's packages certainly lack, by the modules of locked wheels."""
+    """Modules and names that imports of the cell's packages certainly lack, by the locked wheels."""
     unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()

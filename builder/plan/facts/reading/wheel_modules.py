@@ -91,7 +91,7 @@ def imports_of(
     opened: Opener | None = None,
     older: Releases | None = None,
 ) -> ImportsProof:
-    """What imports of the packages that a cell names certainly lack, out of the wheels of its image.
+    """Modules and names that imports of a cell's packages certainly lack, by the wheels of its image.
 
     Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
     through for it. ``base`` None: nobody has resolved it yet.
@@ -352,7 +352,7 @@ class _Shelved:
         return found
 
     def content(self, module: str) -> str:
-        """What stands for a module's content; empty for one that others may have, or that is not read."""
+        """A text for a module's content; empty for one that others may have, or that is not read."""
         key = f"{module}:content"
         path = self.files.modules.get(module) if self.files is not None else None
         sources = self.opened() if key not in self.answers and path is not None else None
