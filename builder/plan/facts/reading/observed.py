@@ -255,6 +255,8 @@ Kind = Literal[
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
+LINKS: Kind = "links-2"
+"""Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 
 @dataclass(kw_only=True)
@@ -378,3 +380,8 @@ def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str
         return told
     # PyTorch's pin is the very version; TensorFlow's a patch of the minor it was built with
     return exact if name == "torch" else short(exact, 2)
+
+
+def may_have_libraries(wheel: Wheel) -> bool:
+    """False for a wheel for every platform."""
+    return not wheel.file.endswith("-any.whl")
