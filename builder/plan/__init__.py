@@ -1,1 +1,1 @@
-"""Matrices, compatibility, requirements and locks: what is to be made, and whether it can work."""
+"""What is to be made, and whether it can work: matrices, compatibility, requirements, locks."""

@@ -1,1 +1,1 @@
-"""Registries, package indexes and Debian archives, from which the parts come, and the network below them."""
+"""Where the parts come from: registries, package indexes, Debian archives, and the network below them."""
