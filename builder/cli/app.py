@@ -53,12 +53,14 @@ COMMANDS = {
 _BESIDE = {
     "devcontainer": "run",
     "diagnose": "probe",
+    "init": "resolve",
+    "schema": "probe",
     "explain": "check",
     "verify-digest": "dispatch",
     "render": "lock",
     "verify": "lock",
 }
-"""Those in another module."""
+"""Commands that lie in the module of another one."""
 
 
 class _Commands(TyperGroup):

@@ -86,7 +86,7 @@ VALUES = {
         "whose options a compose file takes, and `rtbuild devcontainer` writes a devcontainer.json"
     )
 }
-"""What there is in the place of a value that a parameter does not take: `export --format compose`."""
+"""Hints on a value that a parameter does not take: `export --format compose`."""
 
 
 def divided_size(message: str) -> str | None:

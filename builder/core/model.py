@@ -21,7 +21,7 @@ Profile = Literal["plain", "colab"]
 """The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
 
 PythonFrom = Literal["base", "standalone"]
-"""Whose Python an image has: its distribution's, or an archive's that runs on any of them."""
+"""The origin of an image's Python: its distribution, or an archive whose Python runs on any of them."""
 
 IMAGES = "rtbuild"
 """The repository of images in an engine's store."""
@@ -88,7 +88,7 @@ class HasPythons(Protocol):
 
 
 OLDEST_PYTHON = 6
-"""Of CPython 3, the first minor version that the probe runs on: a cell has no older one."""
+"""The first minor version of CPython 3 that the probe runs on: a cell has no older one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class Cell:
     from_source: tuple[str, ...] = ()
     """Packages whose wheels may be built from their source distributions: foreign code runs, shut in."""
     compiled: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Those that a compiler is needed for, each with the Debian packages of its build besides."""
+    """Packages that a compiler is needed for, each with the Debian packages of its build besides."""
     python_patch: str | None = None
     """``3.12.4``, if the matrix names a patch release: that of a standalone Python."""
     python_from: PythonFrom | None = None
@@ -204,7 +204,7 @@ class Publishing:
     staging: str | None = None
     repository: str | None = None
     max_age: int | None = None
-    """How old a report may be, in seconds."""
+    """The greatest age of a report, in seconds."""
     aliases: tuple[tuple[str, str], ...] = ()
     """Tags beside those that are measured, and the ids of the cells that they name."""
     exempt: tuple[Exemption, ...] = ()
@@ -231,7 +231,7 @@ class Wheel:
     sha256: str
     size: int
     uploaded: int = 0
-    """When the index says it was uploaded, in seconds since 1970; 0 if the index does not say."""
+    """The time of its upload by the index, in seconds since 1970; 0 if the index does not say."""
     source: WheelSource | None = field(default=None, compare=False)
     """The sources of a wheel that no index has: see :mod:`builder.image.sdist`."""
 
@@ -298,7 +298,7 @@ class Deb:
     sha256: str
     size: int
     archive: str
-    """Which of the distribution's archives: ``debian`` or ``debian-security``."""
+    """The distribution's archive: ``debian`` or ``debian-security``."""
 
 
 @dataclass(frozen=True, kw_only=True)

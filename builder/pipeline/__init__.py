@@ -18,6 +18,10 @@ if TYPE_CHECKING:
         StageFinished as StageFinished,
         StageProgress as StageProgress,
         StageStarted as StageStarted,
+        error_document as error_document,
+        heading as heading,
+        run_document as run_document,
+        write_record as write_record,
     )
     from .options import (
         BuildOptions as BuildOptions,
@@ -26,12 +30,6 @@ if TYPE_CHECKING:
         LockOptions as LockOptions,
         RenderOptions as RenderOptions,
         VerifyOptions as VerifyOptions,
-    )
-    from .record import (
-        error_document as error_document,
-        heading as heading,
-        run_document as run_document,
-        write_record as write_record,
     )
     from .reproduce import Comparison as Comparison, check_reproducible as check_reproducible
     from .run_context import LAYER_LIMIT as LAYER_LIMIT, Locks as Locks, MadeImages as MadeImages

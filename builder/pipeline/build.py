@@ -1,27 +1,30 @@
 """The line of ``rtbuild build``: which cells there is something to do for, and how each ends.
 
-A cell whose image the engine or a repository has already is neither built nor fetched again.
+A cell whose image the engine or a repository has already is neither built nor fetched again. On a registry's
+base the distribution's packages are those that its archives hold on the day of the build, and no lock fixes
+them: the build leaves a list in the image, which is read here and compared with the time before.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.core.errors import CellError, UsageError
+from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
-from builder.pipeline.record import read_packages, remember
 from builder.pipeline.run_context import RunContext, open_context, report_store, share_layers
 from builder.pipeline.schedule import CellRun, Hooks, each, span
 
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from builder.pipeline.image_build import ImageBuild
     from builder.sources.oci import Staged
     from builder.verify.runner import ReportStore
+
+LIST = "/usr/local/share/rtbuild/apt.txt"
+"""A line for each package that apt brought in: name, version, architecture."""
+_NAMED = 6
+"""Differences that are written out; the files have all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,3 +371,48 @@ def _end_staged(cell_run: CellRun, staged: Staged, *, verifies: bool) -> CellRes
 def log_path(results: Path, cell: Cell) -> Path:
     """The path of a cell's build log; ids are legal tags, so they are legal file names too."""
     return results / "logs" / re.sub(r"[^A-Za-z0-9._-]", "-", cell.matrix) / f"{cell.id}.log"
+
+
+def read_packages(engine: Engine, image: Image) -> tuple[DebianPackage, ...]:
+    """The packages that apt brought in; none if no step had to install any. Raises CellError."""
+    content = engine.read_file(image.digest, LIST)
+    if content is None:
+        return ()
+    try:
+        rows = (line.split(" ") for line in content.decode().splitlines())
+        found = [DebianPackage(name=row[0], version=row[1], architecture=row[2]) for row in rows]
+        return tuple(sorted(found))
+    except (ValueError, IndexError) as problem:
+        raise CellError(f"{image.reference}: {LIST} is not as rtbuild wrote it: {problem}") from problem
+
+
+def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[DebianPackage]) -> str | None:
+    """Keep ``packages`` below ``folder`` for the next time; what drifted since the last, in one line.
+
+    Raises OSError if the folder cannot be written.
+    """
+    path = folder / cell.matrix / f"{cell.id}.json"
+    before = None
+    # None, or of another rtbuild, or cut short: nothing is known of the time before
+    with suppress(FileNotFoundError, ValueError, TypeError, LookupError):
+        before = [DebianPackage(**entry) for entry in json.loads(path.read_bytes())["packages"]]
+    rows = [vars(package) for package in packages]
+    document = {"schema": 1, "cell": cell.id, "digest": image.digest, "packages": rows}
+    write_whole(path, (json.dumps(document, indent=2) + "\n").encode())
+    return drift(before, packages) if before is not None else None
+
+
+def drift(before: Sequence[DebianPackage], now: Sequence[DebianPackage]) -> str | None:
+    """``libssl3 3.0.14-1 is now 3.0.15-1``: all that differs, in one line; None if nothing does."""
+    old, new = ({(one.name, one.architecture): one.version for one in packages} for packages in (before, now))
+    parts = []
+    for key in sorted(old.keys() | new.keys()):
+        if key not in new:
+            parts.append(f"{key[0]} {old[key]} is gone")
+        elif key not in old:
+            parts.append(f"{key[0]} {new[key]} is new")
+        elif old[key] != new[key]:
+            parts.append(f"{key[0]} {old[key]} is now {new[key]}")
+    if len(parts) > _NAMED:
+        parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
+    return "the distribution's packages drifted: " + ", ".join(parts) if parts else None

@@ -146,9 +146,9 @@ class LayerRepository:
     store: LayerStore
     warn: Callable[[str], None]
     trusted: Verifier | None = None
-    """Whose signature counts; None for a repository that is only written to."""
+    """The key whose signature counts; None for a repository that is only written to."""
     signer: Signer | None = None
-    """Who signs what is left there."""
+    """The signer of layers that are left there."""
     _known: dict[str, Layer] = field(default_factory=dict)
     """By the digests of their layers."""
     _tags: set[str] | None = None

@@ -40,7 +40,7 @@ class EngineOptions:
     builder: str | None = None
     """A buildx builder other than the engine's own; what it built is loaded into the engine."""
     cache_from: tuple[str, ...] = ()
-    """Where buildx takes its own cache from, in its own words: ``type=registry,ref=…``."""
+    """The sources of buildx's own cache, in its own words: ``type=registry,ref=…``."""
     cache_to: tuple[str, ...] = ()
 
 
@@ -85,7 +85,7 @@ class BuildOptions:
     push: str | None = None
     """The repository to which every image that was built is pushed, under an unlisted tag."""
     output: Path | None = None
-    """Where images are written as an OCI layout, without an engine."""
+    """The folder to which images are written as an OCI layout, without an engine."""
     layers: LayerSource | None = None
     """None: every layer is made here, also for ``push``."""
     key: str | None = None

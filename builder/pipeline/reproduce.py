@@ -231,7 +231,7 @@ class Comparison:
     difference: ImageDifference | None
     """None if both are the same."""
     kept: Path | None = None
-    """Where differing files of both builds were put, in ``first`` and ``second``."""
+    """The folder with the differing files of both builds, in ``first`` and ``second``."""
 
     @property
     def same(self) -> bool:

@@ -134,7 +134,7 @@ class Sources:
     mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registries that are read from another host, by the first one's name."""
     cache: Path = field(default_factory=resources.cache)
-    """What is downloaded is kept there."""
+    """The folder in which downloads are kept."""
     note: Callable[[str], None] = lambda _text: None
 
     @_Door
@@ -213,9 +213,9 @@ class RunContext:
     sources: Sources = field(default_factory=Sources)
     stores: Stores = field(default_factory=Stores)
     taken_from: LayerRepository | None = None
-    """Where layers are looked for that this machine has not made."""
+    """The repository that is searched for layers that this machine has not made."""
     left_in: LayerRepository | None = None
-    """Where layers are left for others: beside the images that are pushed."""
+    """The repository in which layers are left for others, beside the images that are pushed."""
     engine: Engine | None = None
     signer: Signer | None = None
     """The key that signs here."""

@@ -18,8 +18,8 @@ INTRODUCTION = """\
 What the [compatibility rules](compatibility.md) know without asking a wheel or a registry. This page is made
 from the tables in `builder/plan/facts/tables/data/` by `make golden`.
 
-`tables/releases/*.json` has a row for each release of a framework, read by `rtbuild facts refresh` from the
-package index and the wheels; each value names the file that told it. `tables/*.toml` has what no file says,
+`data/releases/*.json` has a row for each release of a framework, read by `rtbuild facts refresh` from the
+package index and the wheels; each value names the file that told it. `data/*.toml` has what no file says,
 with sources and dates. A generated row that was changed by hand fails the tests. To correct one, add a row to
 the TOML file, with `kept = "reason"` if the wheel is wrong. Packages beside the frameworks have [a page of
 their own](packages.md).

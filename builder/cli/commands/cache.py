@@ -40,7 +40,7 @@ _CONTENTS = {
 }
 _DOWNLOADS = ("wheels", "debs", "rootfs")
 _PRUNED = ("layers", *_DOWNLOADS)
-"""What `--prune` makes smaller: the large folders, whose every file is made again when it is needed."""
+"""The large folders, which `--prune` makes smaller: each file in them is made again when it is needed."""
 
 _MOST = 2.0**63
 """Bytes: what a file system counts."""

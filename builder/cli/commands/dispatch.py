@@ -196,7 +196,7 @@ class _Changes:
     rows: dict[str, TaskState] = field(default_factory=dict)
     """The last state of each task, by its key."""
     counts: dict[str, str] = field(default_factory=dict)
-    """What was said last of each class."""
+    """The last line on each class."""
     reasons: set[str] = field(default_factory=set)
     at: float = -math.inf
 

@@ -1,11 +1,15 @@
-"""``rtbuild probe`` and ``rtbuild diagnose``: cudnn-verify as a file, or asked about a text."""
+"""``rtbuild probe``, ``diagnose`` and ``schema``: cudnn-verify as a file, or asked about a text, and the JSON
+schemas of rtbuild's input and output.
+"""
 
 import re
 import sys
 from pathlib import Path
 
 from builder.cli import options as opt
+from builder.cli.console import show
 from builder.cli.probing import HOW_TO_PROBE, ask_probe, is_text
+from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
 
@@ -64,3 +68,19 @@ def _is_message(name: str) -> bool:
 
 _FILE_NAME = re.compile(r"\.(?:log|txt|out|err|ipynb|json|ya?ml|md|html?|csv)$", re.IGNORECASE)
 """The end of a name that is a file's, and of no message."""
+
+
+_ENDING = ".schema.json"
+
+
+def schema(name: str | None = opt.of("NAME: matrix, lock, report, run, publication …")) -> int:
+    """Print a document's JSON schema; without a name, the names."""
+    folder = resources.schemas()
+    names = sorted(path.name.removesuffix(_ENDING) for path in folder.glob(f"*{_ENDING}"))
+    if name is None:
+        show(*names)
+        return 0
+    if name not in names:
+        raise UsageError(f"there is no schema '{name}'", hint=f"there are: {', '.join(names)}")
+    show((folder / f"{name}{_ENDING}").read_text("utf-8").removesuffix("\n"))
+    return 0

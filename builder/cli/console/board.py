@@ -37,7 +37,7 @@ _WIDE = 100
 class _BoardRow:
     stage: Stage
     since: float | None
-    """When the stage began; None after it has ended, while the cell waits for its next stage."""
+    """The start of the stage; None after it has ended, while the cell waits for its next stage."""
     text: str = ""
     done: int | None = None
     total: int | None = None

@@ -23,7 +23,7 @@ _PLAIN = {
 }  # fmt: skip
 _ERRORS = "rtbuild-plain"
 _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[0-7](?:;1)?)m)")
-"""What :meth:`Terminal.style` writes, and nothing else that a terminal obeys."""
+"""The codes that :meth:`Terminal.style` writes, and nothing else that a terminal obeys."""
 
 
 def accept_any_encoding() -> None:

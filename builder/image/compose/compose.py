@@ -32,7 +32,7 @@ class ComposedImage(OciImage[Layer]):
     """A cell's image."""
 
     own: tuple[Layer, ...] = ()
-    """Those of wheels, rootfs, Python and recipe, which another machine finds by their keys."""
+    """Layers of wheels, rootfs, Python and recipe, which another machine finds by their keys."""
 
     @property
     def size(self) -> int:

@@ -30,7 +30,7 @@ from builder.sources.index import PythonArchives, choose_python, machine_platfor
 FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""
 FOLDER = "opt/python"
-"""Where it is in images: without its version, as the archive is."""
+"""The interpreter's folder in images, without its version, as in the archive."""
 _TOP = "python"
 _MOST_FILES, _MOST_BYTES = 50_000, 1 << 30
 """The largest archive of 2026 has 6,000 files and 0.3 GiB."""

@@ -63,7 +63,7 @@ class BuildRequest:
     no_cache: bool = False
     cache_from: Sequence[str] = ()
     cache_to: Sequence[str] = ()
-    """Where BuildKit's own cache comes from and goes, in buildx's words: ``type=registry,ref=…``."""
+    """The source and the target of BuildKit's own cache, in buildx's words: ``type=registry,ref=…``."""
     target: str | None = None
     """The stage to build, if not the last one."""
 

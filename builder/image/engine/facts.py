@@ -67,7 +67,7 @@ class EngineFacts:
     security: tuple[str, ...] = ()
     """The engine's security options by name: ``rootless``, ``selinux``, ``seccomp``."""
     memory: int | None = None
-    """Of the engine's machine, in bytes."""
+    """Memory of the engine's machine, in bytes."""
     builder: str = "default"
     """The buildx builder. One that is not the engine's own loads what it built into the engine."""
     builder_driver: str = "docker"

@@ -59,7 +59,7 @@ class ImageStore:
     def __init__(self, client: docker.DockerClient) -> None:
         self._client = client
         self.memory = resources.cache() / "received"
-        """Where the manifests of images that engines were given are remembered."""
+        """The folder with the manifests of images that engines were given."""
 
     def inspect(self, reference: str) -> StoredImage | None:
         """The image of that name or digest; None if the store has none."""

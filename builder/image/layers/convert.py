@@ -74,7 +74,7 @@ class Packed:
     mode: int
     size: int
     sha256: str
-    """Of the content, in hexadecimal; empty if it is not all here."""
+    """The digest of the content, in hexadecimal; empty if it is not all here."""
     ranges: tuple[tuple[int, int], ...]
     """Offsets and lengths of the parts that are here."""
     pieces: Sequence[bytes] = ()

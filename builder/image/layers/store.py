@@ -61,7 +61,7 @@ class Layer:
     """0 if it is not known."""
     media_type: str
     key: str = field(default="", compare=False)
-    """What it is made of: its name in the store's index. Empty until it is stored."""
+    """The key of its inputs, its name in the store's index. Empty until it is stored."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """JSON that the maker wants back with it."""
     files: bytes = field(default=b"", repr=False, compare=False)
@@ -83,7 +83,7 @@ class Layer:
 
 
 Counter = Callable[[str, int], Callable[[int], None]]
-"""Of what and its size in bytes, a function that is told of each piece's bytes."""
+"""Gives, for the name and the size in bytes of a work, the function that is told of each piece's bytes."""
 
 
 class RemoteLayers(Protocol):

@@ -58,7 +58,7 @@ DAMAGED: tuple[type[Exception], ...] = (
     OSError,
     ValueError,
 )
-"""What a decompressor raises for content that is damaged, or is none; an OSError of the disk has an errno."""
+"""Errors of a decompressor about content that is damaged, or is none; an OSError of the disk has an errno."""
 ZSTD_LEVEL = 1
 """Twice as fast as level 3 on NVIDIA's libraries, for layers 5 to 10 % larger."""
 _IGZIP_LEVEL = 2

@@ -49,10 +49,10 @@ class RecipeSetting:
 
     kind: Literal["ENV", "LABEL", "CMD", "ENTRYPOINT", "HEALTHCHECK", "USER"]
     name: str = ""
-    """Of a variable or a label."""
+    """The name of a variable or a label; empty for other kinds."""
     value: str | tuple[str, ...]
     durations: tuple[tuple[str, int], ...] = ()
-    """Of a ``HEALTHCHECK``, in seconds, by the names of the Dockerfile's options."""
+    """Seconds of a ``HEALTHCHECK``, by the names of the Dockerfile's options."""
 
 
 @dataclass(frozen=True, kw_only=True)

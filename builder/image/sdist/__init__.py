@@ -7,7 +7,7 @@ no file of this machine in reach. :mod:`.workshop` is the way in.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .advice import COMPILED as COMPILED, LACKS as LACKS, NETWORK as NETWORK
+    from .wheel import COMPILED as COMPILED, LACKS as LACKS, NETWORK as NETWORK
     from .workshop import Workshop as Workshop
 else:
     from builder.core import faces

@@ -47,7 +47,6 @@ from builder.image.layers import (
     scripts,
 )
 from builder.image.sandbox import Limits, View, environment, run
-from builder.image.sdist import advice
 from builder.image.sdist import wheel as wheels
 from builder.plan.lock import host_platform
 from builder.sources.index import MACHINES, Index, Target
@@ -373,7 +372,7 @@ class BuildEnvironment:
             env=_ENVIRONMENT | self._paths | (jobs() if self.compiles else {}),
             limits=limits,
             cancel=self.cancel,
-            advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
+            advise=partial(wheels.advice, sdist=self.sdist, compiled=self.compiles),
         )
 
     @property

@@ -1,4 +1,5 @@
-"""Checks the wheel that a build made, finds what it loads, and makes its bytes the same on every machine.
+"""The end of a build: its wheel checked, its libraries found, its bytes made the same on every machine; and
+advice about a build that failed, by the usual messages of such builds.
 
 Entries are sorted, dated 1980-01-02 and stored uncompressed, because deflate's output depends on the
 machine's zlib. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
@@ -10,6 +11,7 @@ import email.parser
 import hashlib
 import io
 import posixpath
+import re
 import stat
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
@@ -25,8 +27,8 @@ from builder.core.errors import CellError
 from builder.core.model import Sdist
 from builder.image.compose import FOLDER
 from builder.image.layers import Archive
-from builder.image.sdist import advice
 from builder.plan.facts.reading import needs_of
+from builder.plan.facts.tables import load
 from builder.sources.index import takes
 
 Content = Mapping[str, tuple[bytes, bool]]
@@ -69,7 +71,7 @@ def refuse_other(
     pure = "py3-none-any" in offered and offered <= _ANY
     if not pure and fitting is None:
         said = "holds compiled code or asks for one Python: without a compiler only py3-none-any is taken"
-        raise CellError(f"{what} {said}", hint=advice.to_compile(sdist))
+        raise CellError(f"{what} {said}", hint=compile_advice(sdist))
     if not pure and fitting is not None and not tags <= set(fitting):
         raise CellError(f"{what} is for another Python or machine than the cell's {python}", hint=_HINT)
     folder = next((n.partition("/")[0] for n in content if n.endswith(".dist-info/METADATA")), None)
@@ -206,3 +208,69 @@ def _owners(root: Path) -> dict[str, str]:
         for file in path.read_text("utf-8").splitlines():
             found.setdefault(_merged(file), path.stem.partition(":")[0])
     return found
+
+
+NETWORK = "its build asks the network"
+COMPILED = "it is compiled"
+LACKS = "its build lacks"
+
+_NETWORK = (
+    "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
+    "nodename nor servname", "Errno -2", "Errno -3", "Errno 101", "Failed to establish a new connection",
+)  # fmt: skip
+_COMPILER = (
+    "gcc", "g++", "CMake", "cmake", "pkg-config", "command 'cc'", "clang", "meson", "Cython", "pg_config",
+    "R_HOME", "gdal-config", "C compiler", "Python.h",
+)  # fmt: skip
+_LACKS = (
+    # gcc
+    (re.compile(r"fatal error: (?P<what>\S+): No such file or directory"), "the header {what}"),
+    (re.compile(r"cannot find -l(?P<what>[\w.+-]+)"), "the library lib{what}.so"),
+    # pkg-config of both makers
+    (re.compile(r"No package '(?P<what>[^']+)' found"), "{what}.pc"),
+    (re.compile(r"Package '?(?P<what>[\w.+-]+)'?(?:, required by '[^']*',| was) not found"), "{what}.pc"),
+    (re.compile(r"Dependency [\"']?(?P<what>[\w.+-]+)[\"']? (?:is required but )?not found"), "{what}.pc"),
+    (re.compile(r"(?<![\w./])(?P<program>pkg-config|cmake|ninja|meson|swig|pg_config|gdal-config)(?![\w./])"
+                r"[^\n]{0,40}(?:not found|not installed|must be installed|No such file)", re.IGNORECASE),
+     "the program {program}"),
+    (re.compile(r"No such file or directory: '(?P<program>[a-z][\w+-]*)'"), "the program {program}"),
+)  # fmt: skip
+
+
+def compile_advice(sdist: Sdist) -> str:
+    """Advice about compiled sources that the matrix names as pure Python."""
+    needs = load().build_needs(sdist.name, sdist.version)
+    return (
+        f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
+        f"'{sdist.name}: [{', '.join(needs or ())}]'; or name an index that has a wheel of it (`index:`)"
+    )
+
+
+def advice(text: str, sdist: Sdist, *, compiled: bool) -> str:
+    """Advice; ``text`` is the output of the build, in which a compiler's message is far from the end."""
+    end = "\n".join([line for line in text.splitlines() if line.strip()][-40:])
+    if any(word in end for word in _NETWORK):
+        return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
+    lacking = lacks(text) if compiled else None
+    if lacking is not None:
+        needs = load().build_needs(sdist.name, sdist.version)
+        known = f" ({', '.join(needs)}, by its own pages)" if needs else ""
+        return (
+            f"{LACKS} {lacking}: add the Debian package that has it{known} to the list of "
+            f"{sdist.name} in 'from-source'"
+        )
+    if not compiled and any(word in end for word in _COMPILER):
+        return compile_advice(sdist)
+    return "pin another version of it, or leave it out of 'from-source'"
+
+
+def lacks(text: str) -> str | None:
+    """The first thing that a compiler or a tool asked for and did not find, in words."""
+    found = []
+    for pattern, words in _LACKS:
+        if match := pattern.search(text):
+            named = match.groupdict()
+            if "program" in named:
+                named["program"] = named["program"].lower()
+            found.append((match.start(), words.format(**named)))
+    return min(found)[1] if found else None

@@ -52,13 +52,13 @@ class Outdated:
 
     changes: tuple[LockChange, ...]
     unknown: tuple[str, ...]
-    """Of questions that were asked."""
+    """Questions that were asked and have no answer."""
     unasked: tuple[str, ...] = ()
-    """What a lock does not list."""
+    """Questions about parts that a lock does not list."""
     lists: tuple[ReleaseFile, ...] = ()
-    """Of Debian's archives, by which the packages of a rootfs were judged."""
+    """Release files of Debian's archives, by which the packages of a rootfs were judged."""
     held: tuple[LockChange, ...] = ()
-    """What is newer, and cannot be taken: the set's own packages, or its matrix, ask for another version."""
+    """Newer versions that cannot be taken: the set's own packages, or its matrix, ask for another one."""
 
     @property
     def summary(self) -> str:

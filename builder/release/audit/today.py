@@ -36,7 +36,7 @@ class Today:
         return _or_unknown(pinned.cell.id, lambda: self._ask(pinned, pinned.cell.index))
 
     def of_image(self, repository: str, digest: str, verifier: Verifier | None) -> Outdated:
-        """Of a published image, by the provenance beside it and as today's rules judge its reports.
+        """The changes of a published image, by the provenance beside it and today's rules for its reports.
 
         Raises MissingToolError: signatures are to be checked, and cosign is not here.
         """

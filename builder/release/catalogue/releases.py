@@ -158,8 +158,8 @@ def _is_possible(cell: Cell) -> bool:
 
 
 def _on_card(cell: Cell, model: str, known: Sequence[Remark]) -> Judgement:
-    """Of a card that is bound to a platform every rule is asked, as none was yet asked there. Else only the
-    card differs from a cell that is possible, and the rules that look at cards are asked.
+    """The rules' judgement on a possible cell with another card: by those that look at cards; for a card that
+    is bound to a platform by every rule, as none was yet asked there.
     """
     only = () if _platform(model) else ("gpu", "known-bad")
     found = judgement(check(replace(cell, gpus=(model,)), only=only, suggest=False))

@@ -16,7 +16,7 @@ from builder.release.colab import Listed
 _LONGEST = 100
 """Letters of a text in a file's name, of whose 255 two texts, a digest and an ending have their part."""
 Answer = Literal["possible", "impossible", "unknown"]
-"""What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""
+"""The rules' answer before anything ran. ``ran`` is said by a :class:`Run` alone."""
 
 
 def slug(text: str) -> str:
@@ -74,7 +74,7 @@ class Release:
     index: tuple[str, ...] = ()
     """Extra package indexes that pip needs."""
     pins: tuple[str, ...] = ()
-    """What pip is to be given beside it: NVIDIA's wheels that it does not ask for, bounds on others."""
+    """Requirements for pip beside it: NVIDIA's wheels that it does not ask for, bounds on others."""
     outside: bool = False
     """True if CUDA and cuDNN do not come with its wheel."""
     pythons: tuple[str, ...]
@@ -140,7 +140,7 @@ class Fit:
     dropped: str = ""
     """The release after it, or the newest on record if none runs; empty if the newest on record runs."""
     why: Judgement | None = None
-    """Of the dropped one."""
+    """The judgement on the dropped one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Run:
     cause: str | None
     digest: str
     evidence: str
-    """Where the report is."""
+    """The place of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class CataloguedImage:
     """``repository:tag``."""
     digest: str | None = None
     outdated: Outdated | None = None
-    """What is newer than the image, or its lock if it is not published; None if nobody asked."""
+    """Newer things than those of the image, or of its lock if it is not published; None if nobody asked."""
     earlier: tuple[str, ...] = ()
     """Digests of earlier publications of this cell, which the tag has left."""
     beside: bool = False

@@ -67,7 +67,7 @@ class Inventory:
     packages: Mapping[str, str]
     """Versions by canonical name."""
     inside: Mapping[str, str]
-    """What some projects' own code says their version is, label and all."""
+    """Versions of some projects by their own code, label and all."""
     report: ProbeDocument
 
 

@@ -22,9 +22,9 @@ from builder.core.files import write_whole
 from builder.verify.runner import EXIT_CODES, ProbeDocument, parse
 
 ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]
-"""What ``colab run --gpu`` takes."""
+"""Cards that ``colab run --gpu`` takes."""
 Login = Literal["oauth2", "adc"]
-"""What ``colab --auth`` takes."""
+"""Ways of logging in that ``colab --auth`` takes."""
 ABOUT = "a runtime of Google Colab"
 _REPORT = re.compile(r"^rtbuild-report-begin$\n((?:[A-Za-z0-9+/=]+\n)+)^rtbuild-report-end$", re.MULTILINE)
 _SCRIPT = """\

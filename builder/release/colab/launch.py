@@ -42,7 +42,7 @@ class Machine:
     """The docker client's command line as far as it names the engine."""
     engine: EngineFacts
     user: tuple[int, int]
-    """Who asks: numbers of user and group."""
+    """The numbers of the user and group who ask."""
     home: Path
     cache: Path
     authorities: Path | None = None

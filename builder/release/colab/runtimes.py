@@ -160,7 +160,7 @@ def parse_system(text: str, file: str) -> tuple[str | None, str | None, tuple[Pr
 
 
 REPOSITORY = "googlecolab/backend-info"
-"""Where Google publishes the lists, under Apache-2.0: https://github.com/googlecolab/backend-info"""
+"""The repository of Google's lists, under Apache-2.0: https://github.com/googlecolab/backend-info"""
 
 # The list, by its names over the years: https://github.com/googlecolab/backend-info/commits
 FREEZE = ("pip-freeze.gpu.txt", "pip-freeze.txt")
@@ -183,7 +183,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 class Runtime:
     name: str
     commit: str | None
-    """Of :data:`REPOSITORY`; None for files from elsewhere."""
+    """The commit of :data:`REPOSITORY`; None for files from elsewhere."""
     system: str | None
     """``Ubuntu 22.04.4``."""
     python: str

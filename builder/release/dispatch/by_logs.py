@@ -139,7 +139,7 @@ class OnKubernetes(_ByLogs):
     """Tasks as Jobs of Kubernetes."""
 
     jobs: Mapping[str, kubernetes.JobState] | None = None
-    """Of the last look."""
+    """The Jobs' states at the last look, by name."""
 
     def scheduled(self) -> Mapping[str, Scheduled]:
         """The Jobs; one whose image cannot be pulled is deleted, since it would hold its GPU."""

@@ -43,11 +43,11 @@ _MANIFESTS = {
 }
 """By kind; what a task and its fleet decide is empty."""
 FORBIDDEN = "(Forbidden)"
-"""What kubectl says of what this login may not do."""
+"""Kubectl's word for a request that this login may not make."""
 _ABOUT = re.compile(r'"(\S+)" (?:already exists|is forbidden)')
 """The name in a refusal to create an object."""
 _OTHER_NOW = r"\((NotFound|Conflict)\)"
-"""What kubectl says of a Job that is gone, or is another or changed one than the preconditions name."""
+"""Kubectl's words for a Job that is gone, or is another or changed one than the preconditions name."""
 _WITHIN = "--request-timeout=20s"
 """So that a server that accepts and hangs is said within a minute."""
 _CREATED = 50
@@ -138,7 +138,7 @@ class JobState(Scheduled):
     """The Job's resourceVersion."""
     pod: str | None
     exit_code: int | None
-    """Of the probe in that pod."""
+    """The exit code of the probe in that pod."""
     failed_on: tuple[str, ...] = ()
     """The nodes on which the task failed, of this Job and those before it; at most :data:`_MOST_NODES`."""
     stuck: bool = False

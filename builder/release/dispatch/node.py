@@ -168,7 +168,7 @@ class PulledImages:
 
     tool: str
     gigabytes: int
-    """Of 10⁹ bytes, that stay; an image counts whole, also where it shares layers with another one."""
+    """The disk space, in 10⁹ bytes, of images that stay; each counts whole, also where it shares layers."""
 
     @property
     def path(self) -> Path:

@@ -268,7 +268,7 @@ class Queue:
     _ended: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """The jobs of each task that had ended when they were seen, named as in ``_keys``."""
     _past: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
-    """Those of them before the task's last submission."""
+    """Ended jobs from before the task's last submission."""
     own: set[str] = field(default_factory=set)
     """The ids of jobs that were submitted here."""
     _mine: set[int] = field(default_factory=set)

@@ -161,9 +161,9 @@ class Task:
     probe: str = ""
     """sha256 of the probe in that image, 64 hex digits."""
     suites: tuple[str, ...] = ()
-    """What the probe is to run besides ``conv``."""
+    """Suites that the probe is to run besides ``conv``."""
     suggested: tuple[str, ...] = ()
-    """What it runs without effect on the verdict; a report is one on this task without them, too."""
+    """Suites without effect on the verdict; a report is one on this task without them, too."""
 
     @property
     def image(self) -> str:
@@ -253,7 +253,7 @@ class Work(ABC):
     say: Say
     warn: Say
     notes: Callable[[Sequence[Task]], Mapping[str, str]] = lambda _tasks: {}
-    """What nodes said beside the images of these tasks, by key."""
+    """Gives the nodes' notes beside the images of these tasks, by key."""
 
     @abstractmethod
     def scheduled(self) -> Mapping[str, Scheduled]:

@@ -34,9 +34,9 @@ class PublishOptions:
     signer: Signer | None = None
     """None: the evidence is not signed."""
     builders: People | None = None
-    """Whose signature an image of another machine needs. None: signatures are not checked."""
+    """People one of whom must have signed an image of another machine. None: signatures are not checked."""
     reporters: People | None = None
-    """Whose signature a report needs. None: nobody's."""
+    """People one of whom must have signed a report. None: a report needs no signature."""
     cache: Path = field(default_factory=resources.cache)
     jobs: int = 2
     """Images at a time."""

@@ -43,7 +43,7 @@ class SdistContents:
     """The facts that decide whether and how a source distribution is built."""
 
     requires: tuple[str, ...]
-    """What the package depends on, as far as its files say: a setup.py may say more when it runs."""
+    """Requirements of the package, as far as its files say: a setup.py may say more when it runs."""
     compiled: bool
     """Whether it cannot be built without a compiler."""
 

@@ -25,7 +25,7 @@ from builder.sources.net import Client, explain, remedy
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
-"""What a server says of a page, and the header that asks by it."""
+"""Headers by which a server marks a page's state, and those that ask by them."""
 
 # What tells a project without files from any page without links: PEP 629's version, or the usual heading.
 _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links for ', re.IGNORECASE)

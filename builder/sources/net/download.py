@@ -43,7 +43,7 @@ _SILENT: dict[type[CellError], type[CellError]] = {
 _CUT_OFF = re.compile(
     "host name is unknown|no network leads there|no connection within|proxy \\S+ did not answer"
 )
-"""What is said of a server that was not reached at all."""
+"""Words about a server that was not reached at all."""
 
 
 class StoppedError(CancelledError):

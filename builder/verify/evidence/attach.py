@@ -60,9 +60,9 @@ class Attached:
     kind: Kind
     predicate_type: str
     digest: str
-    """Of the artifact's manifest."""
+    """The digest of the artifact's manifest."""
     size: int
-    """Of the statement, in bytes."""
+    """The size of the statement, in bytes."""
     by: Literal["referrers", "tag"]
     """The list that has it: the registry's referrers API, or the tag ``sha256-<hex>``."""
     new: bool

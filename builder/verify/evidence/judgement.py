@@ -60,7 +60,7 @@ class Details(_PredicatePart):
     content: str = Field(pattern=_SHA256)
     """Digest over platform, layers and config of the image; see :func:`builder.core.digests.content_of`."""
     verified: Moment
-    """When the probe ended, by the clock of the machine that ran it."""
+    """The time at which the probe ended, by the clock of the machine that ran it."""
     claims: list[str]
     """GPU classes that the image is published for because of this report."""
     exempt: list[str]
@@ -69,7 +69,7 @@ class Details(_PredicatePart):
     """The time of the newest report that was known when ``exempt`` was stated. Reports up to then do not
     support claims for these classes, whatever an earlier statement claims."""
     report: dict[str, Any]
-    """What ``cudnn-verify --json`` printed, unchanged; its schema is docs/report.schema.json."""
+    """The report as ``cudnn-verify --json`` printed it, unchanged; its schema is docs/report.schema.json."""
 
 
 class Resource(_PredicatePart):
@@ -281,7 +281,7 @@ class Policy:
     suites: frozenset[str] = frozenset()
     """Suites that a sealed report has to have run; without any, it has to prove a convolution."""
     reporters: People | None = None
-    """Whose signature a sealed report needs. None: none is needed. A statement has its own."""
+    """People one of whom must have signed a sealed report. None: nobody must. A statement has its own."""
 
     def accepts(self, report: SealedReport) -> bool:
         """True if one of the reporters signed the report, or no signature is needed."""

@@ -97,7 +97,7 @@ LARGEST = 16 << 20
 """Bytes of one statement."""
 _LARGEST_IN_ALL = 64 << 20
 _BUNDLE = "application/vnd.dev.sigstore.bundle"
-"""What cosign 3 attaches: https://docs.sigstore.dev/about/bundle/"""
+"""The media type of cosign 3's attachments: https://docs.sigstore.dev/about/bundle/"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class Gathered:
     signatures: bool
     """True if cosign signed something, whoever the signer was."""
     unread: int = 0
-    """What is there and could not be read, and may speak against the image."""
+    """The number of statements that could not be read, and may speak against the image."""
 
 
 def gather(registry: Registry, image: Reference) -> Gathered:

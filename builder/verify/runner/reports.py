@@ -329,14 +329,14 @@ class SealedReport:
     cell: str
     matrix: str
     verified: datetime
-    """When the probe ended, by the clock of the machine that ran it; UTC."""
+    """The time at which the probe ended, by the clock of the machine that ran it; UTC."""
     rtbuild: str
     document: Mapping[str, Any]
     """The probe's own JSON, unchanged."""
     text: str
     """The sealed bytes as they were read."""
     signature: str = ""
-    """What stands beside them, by nobody checked yet: cosign's bundle."""
+    """Cosign's bundle that stands beside them, checked by nobody yet."""
 
     @property
     def verdict(self) -> str:

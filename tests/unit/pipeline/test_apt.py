@@ -10,7 +10,7 @@ from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
 from builder.core.model import Base, Cell, Cuda, DebianPackage, Image
-from builder.pipeline.record import LIST, drift, read_packages, remember
+from builder.pipeline.build import LIST, drift, read_packages, remember
 
 if TYPE_CHECKING:
     from pathlib import Path

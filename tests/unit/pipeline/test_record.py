@@ -10,8 +10,7 @@ import jsonschema
 
 from builder.core.errors import CommandError
 from builder.core.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
-from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.record import run_document, write_record
+from builder.pipeline.events import CellOutcome, CellResult, Stage, run_document, write_record
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "run.schema.json").read_text())
 CELL = Cell(

@@ -349,7 +349,7 @@ class Needs:
     glibc: str | None = None
     """None if no symbol of glibc's is versioned."""
     paths: tuple[str, ...] = ()
-    """Where it looks first, ``$ORIGIN`` and all: ``DT_RPATH`` and ``DT_RUNPATH``."""
+    """The folders in which it looks first, ``$ORIGIN`` and all: ``DT_RPATH`` and ``DT_RUNPATH``."""
 
 
 def needs_of(content: bytes) -> Needs | None:

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from builder.core import resources
@@ -17,12 +17,14 @@ from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.core.versions import canonical, names_of
 from builder.plan.facts.reading.observed import (
+    LINKS,
     BaseTruth,
     Truth,
     WheelTruth,
     bare_debs,
     framework_texts,
     load_reading,
+    may_have_libraries,
     reading_path,
     truth_of,
     truth_of_base,
@@ -125,8 +127,6 @@ class ReadingCache:
         return self.with_proofs(truth, wheels, self._read_imports(cell, wheels, None, index))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
-        from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none
-
         if wheel.sha256 not in self._links:
             self._links[wheel.sha256] = links_of(wheel, self.wheel_folder)
         return self._links[wheel.sha256]
@@ -230,3 +230,52 @@ def together(
     if isinstance(pinned.base, RootfsBase) and pinned.base.debs:
         debs = frozenset(deb.package for deb in pinned.base.debs)
     return replace(Truth.of_lock(pinned.wheels, base, wheels), unread=why, debs=debs)
+
+
+def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
+    """The kept reading of a wheel's libraries; an empty one for pure Python; None if it was not read.
+
+    One that was built from sources is taken for such: it is linked with what Debian's packages bring.
+    """
+    from builder.core.link_set import WheelLinks  # a build asks for none
+
+    name = canonical(wheel.name)
+    if not may_have_libraries(wheel) or wheel.source is not None:
+        return WheelLinks(name=name, version=wheel.version, files={})
+    reading = load_reading(reading_path(wheel.sha256, LINKS, cache))
+    try:
+        return (
+            None if reading is None or reading.unread else _wheel_links(name, wheel.version, reading.values)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # a cache that somebody else wrote
+
+
+def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLinks:
+    from builder.core.link_set import LinkFile, WheelLinks
+
+    files: dict[str, LinkFile] = {}
+    unread = set(values["partly"])
+    for path, raw in values["libraries"].items():
+        if raw is None:
+            unread.add(path)
+            files[path] = LinkFile(soname=PurePosixPath(path).name)
+            continue
+        files[path] = LinkFile(
+            soname=raw["soname"],
+            needed=tuple(raw["needed"]),
+            rpath=raw["rpath"],
+            runpath=raw["runpath"],
+            asked=tuple((file, one, weak) for file, one, weak in raw["asked"]),
+            offered=None if raw["offered"] is None else tuple(raw["offered"]),
+        )
+    return WheelLinks(
+        name=name,
+        version=version,
+        files=files,
+        digests=dict(values["digests"]),
+        asks=frozenset(values["asks"]),
+        unread=frozenset(unread),
+        numpy=frozenset(map(str, values["numpy"])),
+        torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
+    )

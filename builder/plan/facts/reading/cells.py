@@ -68,7 +68,7 @@ def read_cells(
 
     Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
     1 MiB is read of a wheel, and with ``deep`` 16 MiB, and of a lock's wheels what the loader goes by
-    (:mod:`.wheel_links`) and what an import takes (:mod:`.wheel_modules`).
+    (:mod:`.wheel_links_read`) and what an import takes (:mod:`.wheel_modules`).
     """
     started = time.monotonic()
     pages = sorted({(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)})

@@ -71,8 +71,8 @@ class BaseTruth:
     """A registry's answer about a base image: its config's environment, or that there is no such tag."""
 
     LABELS: ClassVar = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
-    """Of the system, set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base),
-    inherited by NVIDIA's."""
+    """Labels that name the system: Ubuntu's own images set them
+    (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), NVIDIA's inherit them."""
 
     reference: str
     digest: str = ""
@@ -109,9 +109,9 @@ class Truth:
     """Names of all Debian packages of a locked rootfs, of a set without a lock :func:`bare_debs`; None for
     any other base."""
     links: tuple[WheelLinks, ...] = ()
-    """What is known of the libraries of locked wheels, in the order of their installation."""
+    """Readings of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()
-    """What imports of the cell's packages certainly lack, by the modules of locked wheels."""
+    """Modules and names that imports of the cell's packages certainly lack, by the locked wheels."""
     unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()
@@ -264,6 +264,8 @@ Kind = Literal[
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
+LINKS: Kind = "links-2"
+"""Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 
 @dataclass(kw_only=True)
@@ -387,3 +389,8 @@ def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str
         return told
     # PyTorch's pin is the very version; TensorFlow's a patch of the minor it was built with
     return exact if name == "torch" else short(exact, 2)
+
+
+def may_have_libraries(wheel: Wheel) -> bool:
+    """False for a wheel for every platform."""
+    return not wheel.file.endswith("-any.whl")

@@ -44,7 +44,7 @@ _MANGLED = re.compile(r"(lib[\w+]+?)[.-][0-9a-f]{8}(?=[.-]|\.so)")
 _SYSTEM = re.compile(
     r"lib(?:c|m|dl|pthread|rt|util|resolv|anl|stdc\+\+|gcc_s|mvec)\.so(?:\.\d+)*|ld-linux-.*|libcuda\.so\.1"
 )
-"""What every base and driver has."""
+"""Libraries that every base or driver has."""
 _TORCH = re.compile(r"_Z(?:T[VIST])?NK?[VR]?(?:3c10|2at|5torch|6caffe2|4c10d)|(?:aoti_)?torch_[a-z]")
 _STABLE = re.compile(r"(?:aoti_)?torch_[a-z]")
 _OTHER_MAKERS = re.compile(r".*(?:rocm|hip|xpu|sycl|_amd|_metal|_npu)[^/]*")

@@ -66,7 +66,7 @@ class ReleaseTable:
     date: str = ""
     """The day of the last reading that found something new."""
     older: int | None = None
-    """Of a package, the final releases of the index that are older than the first on record."""
+    """The number of a package's final releases on the index that are older than the first on record."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Survey:
     """The result of a survey."""
 
     tables: dict[str, ReleaseTable] = field(default_factory=dict)
-    """By family, as they are to be."""
+    """The tables as they are to be, by family."""
     changes: list[str] = field(default_factory=list)
     """Differences from the tables as they are, a sentence each."""
     notes: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Rows of the tables, made from index pages and wheels, one for each release and CUDA variant: which
 distributions make up each framework and package, and how their releases become rows.
 
-A row is a plain dictionary, as in ``tables/releases/*.json``: absent keys are values that no file has,
+A row is a plain dictionary, as in ``data/releases/*.json``: absent keys are values that no file has,
 and ``read`` names for each value where it was read.
 """
 
@@ -282,7 +282,7 @@ _PTX = {
 """The oldest toolkit that writes a version of PTX: "Release Notes" in
 https://docs.nvidia.com/cuda/parallel-thread-execution/ (8.5 is of 12.5 and 12.6)."""
 _PTX_MAJOR = {"7": "11", "8": "12", "9": "13"}
-"""Of a newer version of PTX than these the major is known."""
+"""CUDA's major by that of PTX: all that is known of a newer version of PTX than these."""
 
 
 class SourceRelease(WheelRelease):
@@ -444,7 +444,7 @@ class Family:
     """One framework."""
 
     stem: str
-    """Of its file in ``tables/releases``: ``torch``, ``packages/vllm``."""
+    """The name of its file in ``data/releases``, without the ending: ``torch``, ``packages/vllm``."""
     distributions: Mapping[str, str]
     """Each with the first release that is read."""
     rows: Rows
@@ -453,7 +453,7 @@ class Family:
     light: tuple[str, ...] = ()
     """Distributions whose metadata is enough."""
     compiled: str | None = None
-    """Of a package beside the frameworks: the first release whose libraries are read."""
+    """The first release whose libraries are read, of a package beside the frameworks."""
     numpy: bool = False
     """True if of its libraries is read which NumPy they are compiled for, and nothing else."""
 

@@ -26,13 +26,14 @@ from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import library_of, numpy_interface
 from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
+    LINKS,
     WheelReading,
     load_reading,
+    may_have_libraries,
     metadata_of,
     reading_path,
     save_reading,
 )
-from builder.plan.facts.reading.wheel_links import KIND, may_have_libraries
 from builder.plan.facts.tables import load
 from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain
@@ -69,7 +70,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, KIND, cache)) is None]
+    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, LINKS, cache)) is None]
 
     def one(wheel: Wheel) -> int:
         try:
@@ -83,7 +84,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
-    place = reading_path(wheel.sha256, KIND, cache)
+    place = reading_path(wheel.sha256, LINKS, cache)
     reading = WheelReading(file=wheel.file)
     try:
         archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)

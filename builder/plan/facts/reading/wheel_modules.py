@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from builder.core.compiled_names import has_name
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
 from builder.core.import_set import ImportSet, Lack, WheelFiles, wheel_files
@@ -97,7 +96,7 @@ def imports_of(
     opened: Opener | None = None,
     older: Releases | None = None,
 ) -> ImportsProof:
-    """What imports of the packages that a cell names certainly lack, out of the wheels of its image.
+    """Modules and names that imports of a cell's packages certainly lack, by the wheels of its image.
 
     Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
     through for it. ``base`` None: nobody has resolved it yet.
@@ -363,7 +362,7 @@ class _Shelved:
         return found
 
     def content(self, module: str) -> str:
-        """What stands for a module's content; empty for one that others may have, or that is not read."""
+        """A text for a module's content; empty for one that others may have, or that is not read."""
         key = f"{module}:content"
         path = self.files.modules.get(module) if self.files is not None else None
         sources = self.opened() if key not in self.answers and path is not None else None
@@ -381,7 +380,7 @@ class _Shelved:
             content = sources.read(path) if path is not None else None
             if path is not None and content is None:
                 return None
-            self.answers[key], self.new = has_name(content, name) if content is not None else None, True
+            self.answers[key], self.new = _has_name(content, name) if content is not None else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
 
@@ -564,3 +563,15 @@ def _adds_texts_to(content: bytes, module: bytes) -> bool:
     direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
     quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
     return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))
+
+
+def _has_name(content: bytes, name: str) -> bool | None:
+    """Whether a module that Cython compiled may have a name; None if nobody knows.
+
+    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
+    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
+    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
+    """
+    if b"\0__test__\0" not in content or b"from-import-*" in content:
+        return None
+    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"\0", content) is not None

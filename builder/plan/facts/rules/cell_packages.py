@@ -154,7 +154,7 @@ Bounds = Mapping[str, Sequence[SpecifierSet]]
 PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
 """PyTorch's own indexes, of which it is known which packages they have."""
 _RECHOICES = 3
-"""Of one package, because somebody who came later wants another release."""
+"""Choices that are made anew of one package, because somebody who came later wants another release."""
 _TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
 
 

@@ -36,9 +36,9 @@ from builder.plan.facts.tables import Source, SystemRow, load
 _CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
 _CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
-"""Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
+"""The version of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
-"""What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
+"""Libraries that NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
 CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
 
 
@@ -61,7 +61,7 @@ class Stack:
     truth: Truth
     driver: Value | None
     frameworks: tuple[CellFramework, ...]
-    """Of ``cell.frameworks``, in their order, then those that stand in ``cell.pip``."""
+    """Those of ``cell.frameworks``, in their order, then those that stand in ``cell.pip``."""
     tag: CudaTag | None
     system: SystemRow | None
     base_cuda: Value | None

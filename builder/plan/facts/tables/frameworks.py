@@ -4,8 +4,8 @@ Every row names its sources by id; the file's ``[sources]`` table gives each id 
 day on which it was read. An unknown key, an unknown source id or a number where a version belongs is a
 :class:`FactsError`: the tables ship with rtbuild, so one that does not read is a bug, not a user's mistake.
 
-``tables/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
-``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds values that no file has, with their sources:
+``data/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
+``rtbuild facts refresh`` writes it. ``data/<stem>.toml`` holds values that no file has, with their sources:
 values for a range of releases (``rows``), and CUDA variants that lie on an index of their maker's
 (``variants``), one row of which stands for each release in its range. A value of the wheel's own wins, unless
 the row is ``kept``.
@@ -40,7 +40,7 @@ class Source:
     """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
 
     def within(self, places: Mapping[str, str]) -> dict[str, "Source"]:
-        """Of each value the place of its own below this one: ``METADATA`` of a wheel."""
+        """The source of each value: a place of its own below this one, such as ``METADATA`` of a wheel."""
         return {
             value: replace(self, reference=f"{place} of {self.reference}")
             for value, place in places.items()
@@ -153,7 +153,7 @@ class FrameworkRow(Row):
     version: str
     """Public, without a local part: ``2.11.1``."""
     distribution: str
-    """Whose release it is: ``tensorflow-gpu``, ``cupy-cuda12x``."""
+    """The distribution whose release it is: ``tensorflow-gpu``, ``cupy-cuda12x``."""
     variant: str = ""
     """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
     default: bool = True
@@ -251,7 +251,7 @@ class FrameworkTable:
     """Before this release its build with CUDA lay on a page of its maker's alone; None if on none."""
     variants_since: str | None = None
     variants_before: str | None = None
-    """Of the releases between the two every CUDA variant has a row, on whichever index of its maker's."""
+    """Bounds of the releases of which every CUDA variant has a row, on whichever index of its maker's."""
 
     @functools.cached_property
     def newest(self) -> str:

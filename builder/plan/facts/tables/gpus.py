@@ -1,4 +1,4 @@
-"""GPUs by name: the row of ``tables/gpus.toml`` for a name that a driver prints, or that a person types."""
+"""GPUs by name: the row of ``data/gpus.toml`` for a name that a driver prints, or that a person types."""
 
 import difflib
 import functools
@@ -76,7 +76,7 @@ def _without_series(words: str) -> GpuRow | None:
 
 
 _NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
-"""What people type for no card by name."""
+"""Words that people type in the place of a card and that name none."""
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
     "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
@@ -213,7 +213,7 @@ def maker_of(text: str) -> str | None:
 
 
 def known_cards(facts: Facts) -> KnownCards:
-    """The names of ``tables/gpus.toml``, by the words in them."""
+    """The names of ``data/gpus.toml``, by the words in them."""
     rows = {"".join(words_of(row.name)): row for row in facts.gpus.values()}
     return index_cards(
         capabilities={words: row.capability for words, row in rows.items()},

@@ -1,6 +1,6 @@
 """The compatibility tables in ``tables/``, read once on first use: one TOML file a subject.
 
-The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`.
+The releases of frameworks stand in ``data/releases/``: see :mod:`.frameworks`.
 """
 
 import functools
@@ -292,7 +292,7 @@ class WheelRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class WheelFamilyRow(Row):
-    """A family of NVIDIA's wheels; ``tables/nvidia-families.toml`` says what each field is."""
+    """A family of NVIDIA's wheels; ``data/nvidia-families.toml`` says what each field is."""
 
     name: str
     plain_from: str | None = None
@@ -358,7 +358,7 @@ class Facts:
     kernels: Mapping[str, KernelRow]
     builds: tuple[BuildRow, ...]
     folder: Path
-    """Of the tables that are read when they are first asked for."""
+    """The folder of the tables that are read when they are first asked for."""
 
     @functools.cached_property
     def generations(self) -> Mapping[str, tuple[str, ...]]:
@@ -563,7 +563,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FrameworkName(Row):
-    """One framework, and all by which it is recognised; ``tables/frameworks.toml`` says what each is."""
+    """One framework, and all by which it is recognised; ``data/frameworks.toml`` says what each is."""
 
     name: str
     title: str
@@ -583,7 +583,7 @@ class FrameworkName(Row):
     printed_by: str | None = None
     opens: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
-    """Of the probe, those that it has besides ``conv``."""
+    """Suites of the probe that it has besides ``conv``."""
     cudnn: Mapping[str, str] = field(default_factory=dict)
     cuda: Mapping[str, str] = field(default_factory=dict)
 

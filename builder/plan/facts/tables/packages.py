@@ -1,6 +1,6 @@
 """Rows of compiled packages that stand beside the frameworks: vLLM, xformers, torchvision, OpenCV.
 
-``tables/packages.toml`` lists them, ``tables/releases/packages/<name>.json`` has a row for each release, read
+``data/packages.toml`` lists them, ``data/releases/packages/<name>.json`` has a row for each release, read
 by ``rtbuild facts refresh`` from its wheel, or from the build files of its source archive.
 """
 
@@ -105,7 +105,7 @@ class PackageRow(Row):
     architectures: tuple[str, ...] = ()
     """``sm_80`` kernels and ``compute_90`` PTX of most of its code."""
     other_code: tuple[str, ...] = ()
-    """What single kernels have beyond that."""
+    """Architectures that single kernels have beyond those."""
     by_cuda: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """GPU code by CUDA, if it has a library for each (bitsandbytes); empty where it was not read."""
     modules: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class PackageRow(Row):
     builds: tuple[str, ...] = ()
     """Requirements of its build."""
     compiles: tuple[str, ...] = ()
-    """What compiling it needs: ``torch``, ``nvcc``, ``network``."""
+    """Needs of compiling it: ``torch``, ``nvcc``, ``network``."""
     read: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     """For missing values, the reason."""

@@ -186,7 +186,7 @@ def _walks(data):
 
 
 STRIDED = Kind("strided, real numbers", (2, 8, 5, 5), (4, 8, 3, 3), stride=2)
-"""Of :meth:`Kind.fresh_real`; small: the error of a long sum in float16 hides that of a coarser type."""
+"""The kind of :meth:`Kind.fresh_real`; small: a long sum's error in float16 hides that of a coarser type."""
 STRIDED_TERMS = {"y": 72, "dx": 16, "dw": 18}
 """{answer: products in an element of it at most}"""
 CONVOLUTION_KINDS = (

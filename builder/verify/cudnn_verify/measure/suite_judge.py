@@ -55,7 +55,7 @@ PRODUCT, LAPACK = "Higham 3.5, tensor cores by Fasi et al.", "LAPACK Working Not
 FOURIER, MOVED = "Higham, theorem 24.2", "Monte Carlo arithmetic in float64"
 EXACT, CHANCE = "whole numbers, exact", "six and a half standard deviations"
 WHOLE = "whole numbers, the nearest"
-"""Of a convolution whose algorithm the framework chooses: :mod:`reference`."""
+"""The bound of a convolution whose algorithm the framework chooses: :mod:`reference`."""
 MOVES = 8
 TIMES = 1.5
 """How many times the root mean square of the moves the 2-norm of a result of one pass may be off."""
@@ -258,8 +258,8 @@ def _normalized(x, gain, bias, r):
 
 
 def uniform_moments(values, older, distinct):
-    """Of uniform numbers: mean, variance, correlation of neighbours, share of distinct ones, how many are as
-    in the draw before, the smallest, the largest, and the share of ones in each of the first 16 bits.
+    """Moments of uniform numbers: mean, variance, correlation of neighbours, share of distinct ones, how many
+    are as in the draw before, the smallest, the largest, and the share of ones in each of the first 16 bits.
     """
     centred = values - 0.5
     found = [float(values.mean()), float((centred * centred).mean())]
@@ -277,7 +277,7 @@ def uniform_bounds(count):
 
 
 def normal_moments(values, older, distinct):
-    """Of normal numbers: the first four moments, correlation of neighbours, share of distinct ones, how many
+    """Moments of normal numbers: the first four, correlation of neighbours, share of distinct ones, how many
     are as in the draw before.
     """
     found = [float((values**power).mean()) for power in (1, 2, 3, 4)]

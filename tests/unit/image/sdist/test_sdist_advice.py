@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builder.core.model import Sdist
-from builder.image.sdist.advice import of_failure, to_compile
+from builder.image.sdist.wheel import advice, compile_advice
 
 PSYCOPG2 = Sdist(name="psycopg2", version="2.9.10", file="psycopg2-2.9.10.tar.gz", sha256="a" * 64, size=1)
 
@@ -27,7 +27,7 @@ PSYCOPG2 = Sdist(name="psycopg2", version="2.9.10", file="psycopg2-2.9.10.tar.gz
     ],
 )  # fmt: skip
 def test_what_a_build_lacks_is_named(said: str, lacking: str) -> None:
-    hint = of_failure(f"first\n{said}\nerror: command failed\n", PSYCOPG2, compiled=True)
+    hint = advice(f"first\n{said}\nerror: command failed\n", PSYCOPG2, compiled=True)
     assert hint == (
         f"its build lacks {lacking}: add the Debian package that has it (libpq-dev, by its own pages) to the "
         "list of psycopg2 in 'from-source'"
@@ -43,38 +43,36 @@ def test_what_a_build_lacks_is_named(said: str, lacking: str) -> None:
     ],
 )
 def test_a_pure_build_that_wants_a_compiler_is_told_how_to_say_so(said: str) -> None:
-    assert of_failure(said, PSYCOPG2, compiled=False).startswith("it is compiled: say so in 'from-source'")
-    assert of_failure(said + 50 * "\nmore", PSYCOPG2, compiled=False).startswith("pin another version of it")
+    assert advice(said, PSYCOPG2, compiled=False).startswith("it is compiled: say so in 'from-source'")
+    assert advice(said + 50 * "\nmore", PSYCOPG2, compiled=False).startswith("pin another version of it")
 
 
 def test_empty_lines_do_not_hide_that_the_network_was_asked() -> None:
     said = "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"
-    assert of_failure(said + 30 * "\n\nmore", PSYCOPG2, compiled=False).startswith(
-        "its build asks the network"
-    )
+    assert advice(said + 30 * "\n\nmore", PSYCOPG2, compiled=False).startswith("its build asks the network")
 
 
 def test_a_file_that_the_sources_lack_is_no_program() -> None:
     said = "FileNotFoundError: [Errno 2] No such file or directory: 'README.md'"
-    assert of_failure(said, PSYCOPG2, compiled=True).startswith("pin another version of it")
+    assert advice(said, PSYCOPG2, compiled=True).startswith("pin another version of it")
 
 
 def test_the_first_counts() -> None:
     said = "fatal error: a.h: No such file or directory\nfatal error: b.h: No such file or directory\n"
-    assert "the header a.h" in of_failure(said, PSYCOPG2, compiled=True)
+    assert "the header a.h" in advice(said, PSYCOPG2, compiled=True)
 
 
 def test_what_is_lost_on_the_network() -> None:
     said = "urlopen error [Errno -3] Temporary failure in name resolution; gcc"
     for compiled in (False, True):
-        assert of_failure(said, PSYCOPG2, compiled=compiled).startswith("its build asks the network, which")
+        assert advice(said, PSYCOPG2, compiled=compiled).startswith("its build asks the network, which")
 
 
 def test_what_nobody_knows() -> None:
-    assert of_failure("SyntaxError: 2", PSYCOPG2, compiled=True).startswith("pin another version of it")
-    assert of_failure("SyntaxError: 2", PSYCOPG2, compiled=False).startswith("pin another version of it")
+    assert advice("SyntaxError: 2", PSYCOPG2, compiled=True).startswith("pin another version of it")
+    assert advice("SyntaxError: 2", PSYCOPG2, compiled=False).startswith("pin another version of it")
 
 
 def test_how_a_matrix_says_that_a_package_is_compiled() -> None:
-    assert "as in 'psycopg2: [libpq-dev]';" in to_compile(PSYCOPG2)
-    assert "as in 'tiny: []';" in to_compile(replace(PSYCOPG2, name="tiny"))
+    assert "as in 'psycopg2: [libpq-dev]';" in compile_advice(PSYCOPG2)
+    assert "as in 'tiny: []';" in compile_advice(replace(PSYCOPG2, name="tiny"))

@@ -19,9 +19,8 @@ from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading import wheel_links_read
-from builder.plan.facts.reading.cache import ReadingCache
+from builder.plan.facts.reading.cache import ReadingCache, links_of
 from builder.plan.facts.reading.observed import Truth, WheelTruth, bare_debs, reading_path
-from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
