@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import Manifest
 from doubles.http_server import Answer, Request, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
@@ -66,6 +68,38 @@ class RegistryDouble:
         return found
 
 
+SERVED: dict[str, RegistryDouble] = {}
+"""Those that answer now, by their host."""
+
+
+@dataclass
+class AtOnce:
+    """The part of a client that pushes an image and reads it back, on a double's own tables: no request is
+    sent, for a test that begins with images in a registry and is not about how they came there.
+    """
+
+    double: RegistryDouble
+
+    def push_blob(self, _repository: str, digest: str, blob: Path) -> bool:
+        self.double.blobs[digest] = blob.read_bytes()
+        return True
+
+    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
+        digest = sha256(content)
+        self.double.manifests[digest] = media_type, content
+        if "@" not in reference:
+            self.double.tags[reference.rpartition(":")[2]] = digest
+        return digest
+
+    def manifest(self, reference: str) -> Manifest:
+        digest = reference.rpartition("@")[2]
+        media_type, content = self.double.manifests[digest]
+        return Manifest(digest=digest, media_type=media_type, content=content)
+
+    def blob(self, _repository: str, digest: str) -> bytes:
+        return self.double.blobs[digest]
+
+
 def registry_client() -> Registry:
     """The product's own, which gives up at once, and has no login."""
     return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
@@ -77,7 +111,11 @@ def serve(double: RegistryDouble | None = None) -> Iterator[RegistryDouble]:
     state = double or RegistryDouble()
     with Server(lambda request: _answer(state, request)) as server:
         state.host = server.host
-        yield state
+        SERVED[server.host] = state
+        try:
+            yield state
+        finally:
+            del SERVED[server.host]
 
 
 def _answer(state: RegistryDouble, request: Request) -> Answer:

@@ -62,6 +62,7 @@ include:
 """
 
 
+@pytest.mark.slow
 def test_an_impossible_cell_is_told_in_the_log_and_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "matrix.yaml").write_text(IMPOSSIBLE)
     code, outputs, log = act(tmp_path, COMMAND="check", MATRIX=str(tmp_path / "matrix.yaml"))

@@ -304,20 +304,24 @@ def test_from_a_word_to_a_verified_environment(tmp_path: Path) -> None:
     assert "unverified: no GPU here; all that can be checked without one is sound" in done.stderr
 
 
-def test_explain_takes_a_cause_and_an_error_message_anywhere(tmp_path: Path) -> None:
-    assert rtbuild_command.rtbuild(tmp_path, "explain", "cudnn-shadowed").stdout.startswith(
-        "cudnn-shadowed: Another cuDNN"
-    )
-    fitting = rtbuild_command.rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
+def test_explain_takes_a_cause_and_an_error_message_anywhere(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inside(tmp_path, "explain", "cudnn-shadowed")
+    assert capfd.readouterr().out.startswith("cudnn-shadowed: Another cuDNN")
+    inside(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED")
+    fitting = capfd.readouterr().out
     assert "3 causes fit equally" in fitting
     assert fitting.count("cudnnCreate could not start") == 1
-    assert "no cause nothing" in rtbuild_command.rtbuild(tmp_path, "explain", "nothing", check=2).stderr
+    assert "no cause nothing" in inside(tmp_path, "explain", "nothing", check=2).stderr
 
 
-def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: Path) -> None:
+def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "log").write_text("no kernel image is available for execution on the device\n")
-    document = json.loads(rtbuild_command.rtbuild(tmp_path, "diagnose", "log", "--json").stdout)
-    assert document["cause"] == "framework-arch-missing"
+    inside(tmp_path, "diagnose", "log", "--json")
+    assert json.loads(capfd.readouterr().out)["cause"] == "framework-arch-missing"
     piped = subprocess.run(
         [*rtbuild_command.RTBUILD, "diagnose"],
         cwd=tmp_path,
@@ -327,7 +331,7 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: 
         check=True,
     )
     assert piped.stdout.startswith("cudnn-arch-dropped: ")
-    assert "No such file" in rtbuild_command.rtbuild(tmp_path, "diagnose", "none", check=2).stderr
+    assert "No such file" in inside(tmp_path, "diagnose", "none", check=2).stderr
 
 
 def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:

@@ -363,6 +363,7 @@ def test_another_projects_package_is_not_proposed_for_a_framework(typed_name: st
     assert caught.value.hint == f"did you mean {meant}?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed_name", "meant"),
     [
@@ -390,6 +391,7 @@ def test_a_release_that_only_the_other_project_has_is_that_projects(capsys) -> N
     assert 'pip: ["paddle==1.0.2"]' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["tensorflow==1.15", "tensorflow-gpu>=1.12,<2", "tensorflow~=1.14.0"])
 def test_what_lies_on_no_index_is_told_of_an_old_release_with_its_source(text: str) -> None:
     with pytest.raises(CellError) as caught:
@@ -418,6 +420,7 @@ def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told(
     assert "with another driver" not in caught.value.message
 
 
+@pytest.mark.slow
 def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)
@@ -511,6 +514,7 @@ def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monk
         assert json.loads(capsys.readouterr().out)["answer"] == "possible"
 
 
+@pytest.mark.slow
 def test_a_platform_is_asked_of_tables_index_and_resolver(capsys) -> None:
     """Wheels and markers are those of the processor; a card that is built with another one clashes."""
     arm = "torch-2.11.0-cp311-cp311-manylinux_2_28_aarch64.whl"

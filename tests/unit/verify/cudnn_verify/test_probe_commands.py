@@ -345,14 +345,14 @@ LINES = [(cause, *line) for cause in CAUSES for line in command_lines(cause) if 
 @pytest.mark.parametrize("nothing", [*EMPTY, *CUT_OFF], ids=repr)
 def test_no_command_is_made_of_a_fact_that_is_empty(nothing, monkeypatch):
     """Of every line of every cause, with each of its facts in turn empty and the others known."""
-    facts = MachineRemedies.FACTS
+    everything = dict.fromkeys(MachineRemedies.FACTS, lambda _: "1.2")
+    facts: dict = {}
+    monkeypatch.setattr(MachineRemedies, "FACTS", facts)
     asked = 0
     for cause, conditions, where, text, note in LINES:
+        absent = {name[1:]: lambda _: None for name in conditions.split() if name.startswith("!")}
         for empty in sorted(set(re.findall(r"\{([\w.-]+)\}", text + note))):
-            known = {name: lambda _: "1.2" for name in facts}
-            known |= {name[1:]: lambda _: None for name in conditions.split() if name.startswith("!")}
-            known[empty] = lambda _: nothing
-            monkeypatch.setattr(MachineRemedies, "FACTS", known)
+            facts.update(everything | absent | {empty: lambda _: nothing})
             remedies = MachineRemedies({}, {"id": "E01", "stage": "files", "summary": "", "cause": cause})
             assert remedies._filled(where, text, note) == [], (cause, empty)
             asked += 1

@@ -1532,6 +1532,7 @@ def test_a_look_decides_for_no_other_cause_than_those_that_are_listed():
         assert not told - set(row.causes) or len(told & set(row.causes)) > 1, (row.id, look)
 
 
+@pytest.mark.slow
 def test_a_line_that_is_logged_twice_has_the_causes_of_one():
     different = []
     for row in (row for row in read_signatures() if row.kind == "proves"):
