@@ -4,13 +4,22 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from builder.core.link_set import LinkFile, WheelLinks
+from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
 from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.reading.observed import Kind, load_reading, reading_path
 
-KIND: Kind = "links-2"
-"""Counts up when more is kept of a wheel: what was kept before says nothing of that, and is read again."""
+
+def kind_of(wheel: Wheel) -> Kind:
+    """The kind of a reading. It counts up when more is kept of such a wheel: what was kept before says
+    nothing of that, and is read again.
+    """
+    return "links-3" if is_of_nvidia(wheel.name) else "links-2"
+
+
+def is_of_nvidia(name: str) -> bool:
+    """Whether a wheel is one of NVIDIA's own libraries."""
+    return canonical(name).startswith("nvidia-")
 
 
 def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
@@ -21,7 +30,7 @@ def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
     name = canonical(wheel.name)
     if not may_have_libraries(wheel) or wheel.source is not None:
         return WheelLinks(name=name, version=wheel.version, files={})
-    reading = load_reading(reading_path(wheel.sha256, KIND, cache))
+    reading = load_reading(reading_path(wheel.sha256, kind_of(wheel), cache))
     try:
         return (
             None if reading is None or reading.unread else _from_values(name, wheel.version, reading.values)
@@ -59,5 +68,12 @@ def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
         numpy=frozenset(map(str, values["numpy"])),
+        cuda={
+            path: CudaSymbols(
+                asked={file: frozenset(map(str, names)) for file, names in raw["asked"].items()},
+                offered=frozenset(map(str, raw["offered"])),
+            )
+            for path, raw in values.get("cuda", {}).items()
+        },
         torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
     )
