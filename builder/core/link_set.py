@@ -110,6 +110,15 @@ def link_file(read: Callable[..., bytes]) -> LinkFile | None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CudaSymbols:
+    """The symbols of one of CUDA's libraries."""
+
+    asked: Mapping[str, frozenset[str]]
+    """Those that it cannot do without, by the name of CUDA's library of which it asks them."""
+    offered: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class WheelLinks:
     """One wheel of a set."""
 
@@ -129,6 +138,8 @@ class WheelLinks:
     torch: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
     for."""
+    cuda: Mapping[str, "CudaSymbols"] = field(default_factory=dict)
+    """Of NVIDIA's own libraries that were read, by file."""
     unread: frozenset[str] = frozenset()
     """Files of which it is not known, or not surely, what they need: nothing that loads one is a yes."""
 

@@ -108,6 +108,19 @@ class RemoteZip:
         if entry.compress_type not in {0, 8} or length < entry.file_size or checksum != entry.CRC:
             raise UnknownError(f"{name} does not have the checksum that its directory gives")
 
+    def ending(self, entry: ZipInfo, most: int) -> bytes:
+        """The end of a member, as far as ``most`` packed bytes at its end tell it; empty if they do not.
+
+        No checksum covers it. Raises UnknownError if the limit is reached.
+        """
+        head = self._range(entry.header_offset, 30, cut=True)
+        if head[:4] != b"PK\x03\x04" or len(head) < 30:
+            raise UnknownError(f"no member begins where its directory puts {entry.filename}")
+        end = entry.header_offset + 30 + sum(struct.unpack("<HH", head[26:30])) + entry.compress_size
+        length = min(most, entry.compress_size)
+        data = self._range(end - length, length)
+        return data if entry.compress_type == 0 else _end_of_stream(data)
+
     def packed(self, entries: Iterable[ZipInfo], gap: int = 64 << 10) -> Iterator[tuple[ZipInfo, bytes]]:
         """Members with their headers, packed as they are; what lies close together comes in one answer.
 
@@ -216,6 +229,55 @@ def unpacked(entry: ZipInfo, data: bytes, length: int | None = None) -> bytes:
     if entry.compress_type not in {0, 8} or (length == whole and zlib.crc32(content) != entry.CRC):
         raise UnknownError(f"{name} does not have the checksum that its directory gives")
     return content
+
+
+_PAST = (bytes(range(256)) * 128, bytes(range(255, -1, -1)) * 128)
+"""Two texts of 32 KiB that differ at each place."""
+_BLOCK = re.compile(
+    b"[%b][^%b]"
+    % tuple(
+        b"".join(re.escape(bytes([one])) for one in every)
+        for every in (
+            [one for one in range(256) if one & 6 == 4 and one >> 3 < 30],
+            [one for one in range(256) if one & 31 > 29],
+        )
+    ),
+    re.DOTALL,
+)
+"""How a block with codes of its own begins: RFC 1951, section 3.2.7."""
+_STEP = 4 << 10
+
+
+def _end_of_stream(data: bytes) -> bytes:
+    """The end of what a deflate stream holds, out of its last bytes; empty if no block is found in them.
+
+    A block may copy from 32 KiB before it, which nobody knows here. The stream is unpacked from the first
+    block that leads to its end, with two pasts: what differs comes from the past, and what is behind it does
+    not. By the method of https://arxiv.org/abs/1905.07224.
+    """
+    number = int.from_bytes(data, "little")
+    shifted = [(number >> bits).to_bytes(len(data), "little") for bits in range(8)]
+    for start in range(0, len(data), _STEP):
+        for content in shifted:
+            for found in _BLOCK.finditer(content, start, start + _STEP + 1):
+                first = _unpacked_after(_PAST[0], content[found.start() : found.start() + _STEP])
+                first = _unpacked_after(_PAST[0], content[found.start() :], ends=True) if first else b""
+                if first:
+                    second = _unpacked_after(_PAST[1], content[found.start() :], ends=True)
+                    apart = int.from_bytes(first) ^ int.from_bytes(second)
+                    same = ((apart & -apart).bit_length() - 1) // 8 if apart else len(first)
+                    return first[len(first) - same :]
+    return b""
+
+
+def _unpacked_after(past: bytes, data: bytes, *, ends: bool = False) -> bytes:
+    """A stream unpacked behind a past; empty if it is none, or does not end with the data if it ``ends``."""
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=past)
+    try:
+        content = unpacker.decompress(data, UNPACKED // 4)
+    except zlib.error:
+        return b""
+    return b"" if ends and (not unpacker.eof or unpacker.unused_data.strip(b"\0")) else content
 
 
 def is_html(answer: requests.Response) -> bool:

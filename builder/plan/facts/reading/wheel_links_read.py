@@ -2,8 +2,9 @@
 
 Of each wheel with compiled code the directory is read, which has the names and checksums of its files, and
 its outermost libraries, the first large one in passing; of one that is linked with a framework or with CUDA
-all others, too: small ones whole, and of large ones the names in their beginning. What was not read is on
-record as such: the proof takes it for unknown.
+all others, too: small ones whole, and of large ones the names in their beginning. Of NVIDIA's wheels the
+symbols are read, out of both ends of each library. What was not read is on record as such: the proof takes
+it for unknown.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.core.elf import elf_segments, reader_of
+from builder.core.elf import elf_links, elf_segments, reader_of
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file, stem
@@ -26,15 +27,16 @@ from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import library_of, numpy_interface
 from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
-    LINKS,
     WheelReading,
+    is_of_nvidia,
+    links_kind,
     load_reading,
     may_have_libraries,
     metadata_of,
     reading_path,
     save_reading,
 )
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables import CUDA_LIBRARY, load
 from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain
 
@@ -52,6 +54,8 @@ _MOST_LIBRARIES, _MOST_READ = 4096, 96
 _LONGEST = 4096
 """Characters of one name; a run path may have a hundred times as many: TensorFlow's has 21,537."""
 _MOST_SEGMENTS = 64
+_EDGE, _MOST_OF_NVIDIA = 1 << 19, 24
+"""Packed bytes of each end of one of NVIDIA's libraries, and how many of them are read of a wheel."""
 _MOST_SYMBOLS = 4000
 """Functions of ``c10`` that one library defines or asks for."""
 _THREADS = 8
@@ -70,7 +74,8 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, LINKS, cache)) is None]
+    places = ((wheel, reading_path(wheel.sha256, links_kind(wheel), cache)) for wheel in wanted)
+    missing = [wheel for wheel, place in places if load_reading(place) is None]
 
     def one(wheel: Wheel) -> int:
         try:
@@ -84,7 +89,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
-    place = reading_path(wheel.sha256, LINKS, cache)
+    place = reading_path(wheel.sha256, links_kind(wheel), cache)
     reading = WheelReading(file=wheel.file)
     try:
         archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)
@@ -121,7 +126,9 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
     lines = (parsed for text in asked if (parsed := requirement(text)) is not None)
     names = {canonical(one.name) for one in lines if "extra" not in str(one.marker)}
     values["asks"] = sorted(names)
-    if not canonical(wheel.name).startswith("nvidia-"):
+    if is_of_nvidia(wheel.name):
+        values["cuda"] = _of_cuda(archive, libraries)
+    else:
         outermost = sorted(libraries, key=lambda one: (one.filename.count("/"), one.compress_size))[:_FIRST]
         _members(archive, outermost, values)
         _in_passing(archive, outermost, values)
@@ -134,6 +141,37 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
             left = [one for one in libraries if ".libs/" not in one.filename and one not in outermost]
             _members(archive, sorted(left, key=lambda one: one.compress_size)[:_FURTHER], values)
     return values
+
+
+def _of_cuda(archive: RemoteZip, libraries: Sequence[ZipInfo]) -> dict[str, Any]:
+    """The symbols of NVIDIA's libraries: their tables lie in the beginning, the texts often at the end, where
+    patchelf puts them. One that cannot be read is left out.
+    """
+    found: dict[str, Any] = {}
+    for entry in sorted(libraries, key=lambda one: one.compress_size)[:_MOST_OF_NVIDIA]:
+        with contextlib.suppress(UnknownError, ValueError):
+            if entry.compress_size <= 2 * _EDGE:
+                read = reader_of(archive.content(entry))
+            else:
+                begin, end = archive.content(entry, _EDGE), archive.ending(entry, _EDGE)
+                read = _of_edges(begin, end, entry.file_size)
+            links = elf_links(read, elf_segments(read))
+            table = links.symbols() if links is not None else None
+            if table is None or len(table.defined) > _MOST_SYMBOLS:
+                continue
+            asked: dict[str, list[str]] = {}
+            for name, _, file in table.wanted.values():
+                if file is not None and CUDA_LIBRARY.fullmatch(file):
+                    asked.setdefault(file, []).append(name.decode())
+            offered = sorted(name.decode() for name in table.defined)
+            found[entry.filename] = {"asked": asked, "offered": offered}
+    return found
+
+
+def _of_edges(begin: bytes, end: bytes, size: int) -> Callable[[int, int], bytes]:
+    """A ``read`` of a library of which the middle is not known."""
+    start = size - len(end)
+    return lambda at, length: end[at - start :][:length] if at >= start else begin[at : at + length]
 
 
 def _fits(entry: ZipInfo) -> bool:

@@ -50,6 +50,7 @@ def links(stack: Stack) -> Iterator[Finding]:
         if not broken and (doubtful := proof.doubtful(wheel.name)):
             yield from _doubtful(stack, wheel, proof, doubtful)
     yield from _of_another_torch(wheels)
+    yield from _of_another_cuda(stack, wheels)
 
 
 def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
@@ -77,6 +78,36 @@ def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
+
+
+def _of_another_cuda(stack: Stack, wheels: Sequence[WheelLinks]) -> Iterator[Finding]:
+    """NVIDIA's libraries that ask another one in the lock for symbols which it does not have."""
+    owners: dict[str, list[tuple[WheelLinks, str]]] = {}
+    for wheel in wheels:
+        for path in wheel.files:
+            owners.setdefault(path.rpartition("/")[2], []).append((wheel, path))
+    linked = {name for wheel in wheels for file in wheel.files.values() for name in file.needed}
+    # the import of PyTorch loads what it requires of NVIDIA's; its largest library, linked with it, is unread
+    required = frozenset[str]().union(*(wheel.asks for wheel in wheels if wheel.name == "torch"))
+    for wheel in wheels:
+        for path, symbols in wheel.cuda.items():
+            for name, asked in symbols.asked.items():
+                if len(found := owners.get(name, [])) != 1 or found[0][1] not in found[0][0].cuda:
+                    continue  # absent, or another copy may be loaded, or nobody read it
+                ((other, place),) = found
+                lacking = sorted(asked - other.cuda[place].offered)
+                if not lacking or other is wheel:
+                    continue
+                more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+                asks = f"{wheel.label} asks for {lacking[0]}{more} of {name}"
+                text = f"{asks}, which that of {other.label} has not"
+                values = _read_of(wheel, path, lacking[0]), _read_of(other, place, "has no such symbol")
+                mend = "take both out of one release of CUDA"
+                opened = path.rpartition("/")[2] in linked or wheel.name in required
+                if opened and not _base_may_have_cuda(stack, name):
+                    yield impossible(f"{text}: {path} does not load; {mend}", *values)
+                else:
+                    yield unknown(f"{text}: whether {path} is loaded with it is not known; {mend}", *values)
 
 
 def _cxx11(symbols: Iterable[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import subprocess
 import time
 import tracemalloc
 from dataclasses import replace
@@ -15,12 +16,12 @@ import pytest
 from facts_shelf import Shelf, library
 
 from builder.core.errors import CellError
-from builder.core.link_set import LinkFile, WheelLinks
+from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading import wheel_links_read
 from builder.plan.facts.reading.cache import ReadingCache, links_of
-from builder.plan.facts.reading.observed import Truth, WheelTruth, bare_debs, reading_path
+from builder.plan.facts.reading.observed import Truth, WheelTruth, bare_debs, links_kind, reading_path
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -206,7 +207,7 @@ def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None
     shelf.content.clear()
     assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
     assert links_of(one, tmp_path) is None
-    place = reading_path(one.sha256, "links-2", tmp_path)
+    place = reading_path(one.sha256, links_kind(one), tmp_path)
     assert place is not None
     place.parent.mkdir(parents=True, exist_ok=True)
     for values in (
@@ -337,6 +338,102 @@ def test_the_older_abi_of_strings_is_named(cell) -> None:
     wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
     (found,) = check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
     assert "another PyTorch than torch 2.1.0, and for the other of its C++ ABIs" in found.message
+
+
+def cuda_set(asked: str, offered: tuple[str, ...], *, read: bool = True) -> tuple[WheelLinks, ...]:
+    """cuSPARSE beside an nvJitLink that has these symbols."""
+    sparse, jit = "nvidia/cusparse/lib/libcusparse.so.12", "nvidia/nvjitlink/lib/libnvJitLink.so.12"
+    asks = CudaSymbols(asked={"libnvJitLink.so.12": frozenset({asked})}, offered=frozenset())
+    has = CudaSymbols(asked={}, offered=frozenset(offered))
+    return (
+        WheelLinks(
+            name="nvidia-cusparse-cu12", version="12.1", files={sparse: LinkFile()}, cuda={sparse: asks}
+        ),
+        WheelLinks(
+            name="nvidia-nvjitlink-cu12",
+            version="12.0",
+            files={jit: LinkFile()},
+            cuda={jit: has} if read else {},
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("offered", "read", "by", "outcome"),
+    [
+        ("__nvJitLinkAddData_12_0", True, "nvidia-cusparse-cu12", "impossible"),
+        ("__nvJitLinkAddData_12_0", True, "nothing", "unknown"),
+        ("__nvJitLinkAddData_12_0", False, "nvidia-cusparse-cu12", "possible"),
+        ("__nvJitLinkAddData_12_1", True, "nvidia-cusparse-cu12", "possible"),
+    ],
+)
+def test_nvidias_libraries_ask_each_other_for_symbols(cell, make, offered, read, by, outcome) -> None:
+    """nvJitLink 12.0.140 beside cuSPARSE 12.1.0.106: the loader refuses the latter."""
+    torch = WheelLinks(name="torch", version="2.1.2", files={}, asks=frozenset({by}))
+    links = (torch, *cuda_set("__nvJitLinkAddData_12_1", (offered,), read=read))
+    wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
+    truth = Truth(wheels=wheels, locked=True, links=links)
+    found = check(cell, truth, only=("links",))
+    assert Outcome.of(found).value == outcome
+    assert all(
+        "of libnvJitLink.so.12, which that of nvidia-nvjitlink-cu12 12.0" in one.message for one in found
+    )
+    nvidia = make("torch==2.1.2", python="3.11", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
+    assert Outcome.of(check(nvidia, truth, only=("links",))) is not Outcome.IMPOSSIBLE, (
+        "its own may be loaded"
+    )
+
+
+def test_symbols_of_nvidias_libraries_are_read_from_both_ends(tmp_path, monkeypatch) -> None:
+    """Their texts lie at the end, of which no checksum is at hand, and their middle is not read."""
+    monkeypatch.setattr(wheel_links_read, "_EDGE", 128 << 10)
+    jit = compiled(tmp_path, "libnvJitLink.so.12", "void jit_12_1(void) {}", version="{ global: jit*; };")
+    asks = "extern void jit_12_1(void); void sparse(void) { jit_12_1(); }"
+    sparse = compiled(tmp_path, "libcusparse.so.12", asks, jit, noise=3 << 20)
+    folder = "nvidia/all/lib/"
+    shelf = Shelf(wheel("nvidia_all", "1", {folder + path.name: path.read_bytes() for path in (jit, sparse)}))
+    (one,) = shelf.wheels()
+    assert 0 < read_links([one], shelf, cache=tmp_path) < 1 << 20  # type: ignore[arg-type]
+    found = links_of(one, tmp_path)
+    assert found is not None
+    assert found.cuda[folder + sparse.name].asked == {"libnvJitLink.so.12": frozenset({"jit_12_1"})}
+    assert "sparse" in found.cuda[folder + sparse.name].offered
+    assert "jit_12_1" in found.cuda[folder + jit.name].offered
+
+
+def compiled(folder: Path, name: str, source: str, *linked: Path, noise: int = 0, version: str = "") -> Path:
+    """A shared library by this machine's compiler, with bytes in its middle that do not compress."""
+    (folder / "a.c").write_text(source)
+    (folder / "noise.bin").write_bytes(random.Random(3).randbytes(noise))
+    asm = r'__asm__(".pushsection .rodata\n.incbin \"noise.bin\"\n.popsection");'
+    (folder / "b.c").write_text(asm if noise else "")
+    (folder / "a.map").write_text(f"{name} {version or '{ global: *; };'}")
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-o",
+        name,
+        "a.c",
+        "b.c",
+        f"-Wl,-soname,{name},--version-script=a.map",
+    ]
+    subprocess.run([*command, *(f"./{path.name}" for path in linked)], check=True, cwd=folder)
+    return folder / name
+
+
+def test_the_end_of_a_member_is_what_its_last_bytes_tell() -> None:
+    """What a block copies from before is left out; of noise that says nothing, there is nothing."""
+    chance = random.Random(4)
+    content = bytes(byte & 127 for byte in chance.randbytes(1 << 20))
+    shelf = Shelf({"big-1.0-py3-none-any.whl": {"a": b"x", "b": content, "c": b""}})
+    archive = RemoteZip("http://index.invalid/big-1.0-py3-none-any.whl", shelf, None, limit=4 << 20)  # type: ignore[arg-type]
+    entries = {one.filename: one for one in archive.entries()}
+    end = archive.ending(entries["b"], 200 << 10)
+    assert len(end) > 20_000
+    assert content.endswith(end)
+    assert archive.ending(entries["b"], 100) == b""
+    assert archive.ending(entries["a"], 100) in (b"x", b"")
 
 
 def on_debian(cell: Cell, *links: WheelLinks, debs: tuple[str, ...] = ("libc6", "libstdc++6")) -> list:

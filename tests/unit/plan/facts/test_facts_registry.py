@@ -97,7 +97,7 @@ def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) ->
     )
     found = list(check(cell, suggest=False))
     assert f"Made Up {release}" in str(found)
-    may_have = partial(linking._base_may_have, stack_of(cell))
+    may_have = partial(linking._base_has, stack_of(cell))
     assert may_have("libmadeup_core.so.1") is False, "wheels alone bring a framework's libraries"
     assert may_have("libother.so.1") is None
     assert not [f for f in found if f.rule == "gpu" and f.outcome is Outcome.UNKNOWN and "RTX7090" in str(f)]
