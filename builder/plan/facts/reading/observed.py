@@ -250,7 +250,7 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-2", "modules"
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-3", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;

@@ -9,7 +9,7 @@ from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.reading.observed import Kind, load_reading, reading_path
 
-KIND: Kind = "links-2"
+KIND: Kind = "links-3"
 """Counts up when more is kept of a wheel: what was kept before says nothing of that, and is read again."""
 
 
@@ -59,5 +59,6 @@ def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
         numpy=frozenset(map(str, values["numpy"])),
+        numpy_api=None if None in (numbers := values["numpy_api"]) else min(map(int, numbers), default=None),
         torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
     )

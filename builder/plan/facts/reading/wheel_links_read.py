@@ -23,7 +23,7 @@ from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.binary import library_of, numpy_interface
+from builder.plan.facts.reading.binary import library_of, numpy_api, numpy_interface
 from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -111,6 +111,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
         "partly": [],
         "numpy": [],
+        "numpy_api": [],
         "torch": {},
     }
     if not libraries:
@@ -157,6 +158,7 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             continue
         if whole and (abi := numpy_interface(content)) is not None:
             values["numpy"].append(abi)
+            values["numpy_api"].append(numpy_api(content))
         facts = _exact(content) if whole else None
         if facts is None:
             facts = _by_names(content, entry.filename, whole=whole)
