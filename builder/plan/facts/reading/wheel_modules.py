@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from builder.core.compiled_names import has_name
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
 from builder.core.import_set import ImportSet, Lack, WheelFiles, wheel_files
@@ -374,7 +373,7 @@ class _Shelved:
             content = sources.read(path) if path is not None else None
             if path is not None and content is None:
                 return None
-            self.answers[key], self.new = has_name(content, name) if content is not None else None, True
+            self.answers[key], self.new = _has_name(content, name) if content is not None else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
 
@@ -425,6 +424,18 @@ class _Shelved:
                 "answers": self.answers,
             }
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
+
+
+def _has_name(content: bytes, name: str) -> bool | None:
+    """Whether a module that Cython compiled may have a name; None if nobody knows.
+
+    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
+    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
+    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
+    """
+    if b"\0__test__\0" not in content or b"from-import-*" in content:
+        return None
+    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"\0", content) is not None
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
