@@ -27,7 +27,8 @@ def missing(
     roots: Mapping[str, Iterable[str]],
     beside: Mapping[str, Iterable[str]] | None = None,
 ) -> Iterator[Missing]:
-    """What imports of ``roots``, modules by distribution, certainly lack; the first for each two wheels.
+    """What imports of ``roots``, modules by distribution, certainly lack: the first for each two wheels, and
+    each module that no wheel has.
 
     After them those of ``beside``, whose failure is ``aside``: what no wheel brings may be an extra's there.
     """
@@ -53,8 +54,9 @@ def missing(
     most = {root: _most(outcomes, root, left) for root in aside}
     pairs = set[tuple[str, str]]()
     for one in found:
-        if left.issuperset(_lacks(every, one)) and (one.taker, one.giver) not in pairs:
-            pairs.add((one.taker, one.giver))
+        pair = one.taker, one.giver or (one.library if one.ends else one.lacked)
+        if left.issuperset(_lacks(every, one)) and pair not in pairs:
+            pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
             yield replace(one, aside=one.aside and not share, most=share)
 

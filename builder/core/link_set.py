@@ -135,6 +135,8 @@ class WheelLinks:
     """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
     numpy: frozenset[str] = frozenset()
     """The newest major releases of NumPy that those libraries run with which ask for its C interface."""
+    numpy_api: int | None = None
+    """The least API version of that interface that one of these asks for; None if any does not tell."""
     torch: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
     for."""

@@ -939,6 +939,15 @@ def test_a_try_of_a_function_of_another_module_is_read_with_the_names_there() ->
     assert [(one.path, one.line) for one in proof(taker, "")] == [("taker/inner.py", 5)]
 
 
+def test_each_module_that_no_wheel_has_is_told_once() -> None:
+    """DGL 2.1 imports setuptools and pandas, of which its metadata names neither."""
+    taker = {
+        "taker/__init__.py": "import absent\nfrom . import data\n",
+        "taker/data.py": "import absent, other.inner\nfrom other.inner import name\n",
+    }
+    assert lacks(taker, "", whole=True) == ["absent", "other"]
+
+
 def test_of_several_outermost_modules_the_one_with_most_is_the_root() -> None:
     paths = ["official/__init__.py", "official/a.py", "official/b.py", "orbit/__init__.py"]
     files = wheel_files("tf-models-official", "2.19", paths)

@@ -112,6 +112,28 @@ def numpy_interface(content: bytes) -> str | None:
     return numpy_abi(content)
 
 
+_ASKS_NUMPY_API = re.compile(
+    rb"\xff[\x90-\x97]\x98\x06\0\0"  # call [register + 8 * 211], PyArray_GetNDArrayCFeatureVersion
+    rb"\x83\xf8(?P<number>[\x01-\x7f])"  # cmp eax, number
+    rb"(?:[\x48-\x4f]\x8b(?:[\x05\x0d\x15\x1d\x25\x2d\x35\x3d].{4}"  # mov register, [rip + offset]
+    rb"|[\x00-\x03\x06-\x0b\x0e-\x13\x16-\x1b\x1e\x1f]))?"  # mov register, [register]
+    rb"(?:(?P<above>[\x76\x77\x7e\x7f]|\x0f[\x86\x87\x8e\x8f])|[\x72\x73\x7c\x7d]|\x0f[\x82\x83\x8c\x8d])",
+    re.DOTALL,
+)
+"""``above``: whether an equal number is refused, too."""
+
+
+def numpy_api(content: bytes) -> int | None:
+    """The oldest API version of NumPy's C interface with which a module loads; None if it does not ask for it
+    by the code for x86-64 that GCC makes.
+
+    ``import_array()`` compares this constant with the NumPy that is there, and an older one raises "module
+    compiled against API version" (``numpy/_core/code_generators/generate_numpy_api.py``, ``_import_array``).
+    """
+    found = {int(one["number"][0]) + bool(one["above"]) for one in _ASKS_NUMPY_API.finditer(content)}
+    return found.pop() if len(found) == 1 else None
+
+
 def jax_versions(content: bytes) -> tuple[str | None, str | None]:
     """CUDA and cuDNN that a JAX plug-in was built with, out of ``_versions.so``.
 

@@ -17,12 +17,12 @@ from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.core.versions import canonical, names_of
 from builder.plan.facts.reading.observed import (
+    LINKS,
     BaseTruth,
     Truth,
     WheelTruth,
     bare_debs,
     framework_texts,
-    links_kind,
     load_reading,
     may_have_libraries,
     reading_path,
@@ -242,7 +242,7 @@ def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
     name = canonical(wheel.name)
     if not may_have_libraries(wheel) or wheel.source is not None:
         return WheelLinks(name=name, version=wheel.version, files={})
-    reading = load_reading(reading_path(wheel.sha256, links_kind(wheel), cache))
+    reading = load_reading(reading_path(wheel.sha256, LINKS, cache))
     try:
         return (
             None if reading is None or reading.unread else _wheel_links(name, wheel.version, reading.values)
@@ -277,6 +277,7 @@ def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
         numpy=frozenset(map(str, values["numpy"])),
+        numpy_api=None if None in (numbers := values["numpy_api"]) else min(map(int, numbers), default=None),
         cuda={
             path: CudaSymbols(
                 asked={file: frozenset(map(str, names)) for file, names in raw["asked"].items()},

@@ -259,21 +259,13 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small",
-    "deep",
-    "other",
-    "metadata",
-    "package",
-    "numpy",
-    "source",
-    "symbols",
-    "links-2",
-    "links-3",
-    "modules",
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-3", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
+LINKS: Kind = "links-3"
+"""Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 
 @dataclass(kw_only=True)
@@ -397,13 +389,6 @@ def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str
         return told
     # PyTorch's pin is the very version; TensorFlow's a patch of the minor it was built with
     return exact if name == "torch" else short(exact, 2)
-
-
-def links_kind(wheel: Wheel) -> Kind:
-    """The kind of a reading of a wheel's libraries. It counts up when more is kept of such a wheel: what was
-    kept before says nothing of that, and is read again.
-    """
-    return "links-3" if is_of_nvidia(wheel.name) else "links-2"
 
 
 def is_of_nvidia(name: str) -> bool:

@@ -24,12 +24,12 @@ from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.binary import library_of, numpy_interface
+from builder.plan.facts.reading.binary import library_of, numpy_api, numpy_interface
 from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
+    LINKS,
     WheelReading,
     is_of_nvidia,
-    links_kind,
     load_reading,
     may_have_libraries,
     metadata_of,
@@ -74,8 +74,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    places = ((wheel, reading_path(wheel.sha256, links_kind(wheel), cache)) for wheel in wanted)
-    missing = [wheel for wheel, place in places if load_reading(place) is None]
+    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, LINKS, cache)) is None]
 
     def one(wheel: Wheel) -> int:
         try:
@@ -89,7 +88,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
-    place = reading_path(wheel.sha256, links_kind(wheel), cache)
+    place = reading_path(wheel.sha256, LINKS, cache)
     reading = WheelReading(file=wheel.file)
     try:
         archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)
@@ -117,6 +116,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
         "partly": [],
         "numpy": [],
+        "numpy_api": [],
         "torch": {},
     }
     if not libraries:
@@ -196,6 +196,7 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             continue
         if whole and (abi := numpy_interface(content)) is not None:
             values["numpy"].append(abi)
+            values["numpy_api"].append(numpy_api(content))
         facts = _exact(content) if whole else None
         if facts is None:
             facts = _by_names(content, entry.filename, whole=whole)

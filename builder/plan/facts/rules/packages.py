@@ -10,7 +10,18 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import apart, canonical, contains, holds, key, major, pinned, requirement, short
+from builder.core.versions import (
+    apart,
+    at_least,
+    canonical,
+    contains,
+    holds,
+    key,
+    major,
+    pinned,
+    requirement,
+    short,
+)
 from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
@@ -84,24 +95,38 @@ def package_numpy(stack: Stack) -> Iterator[Finding]:
             yield unknown(text, Value(one.name, one.version, one.source))
 
 
+_NUMPY_API = {11: "1.13", 12: "1.14", 13: "1.16", 14: "1.20", 15: "1.22", 16: "1.23", 17: "1.25", 18: "2.0"}
+"""The first release of NumPy with each API version of its C interface (``numpy/numpyconfig.h`` of 2.0.2)."""
+
+
 def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
     """Wheels of a lock that are on no record, by their own libraries."""
     found = stack.truth.wheel("numpy")
-    if found is None or major(found.version) < 2:
+    if found is None:
         return
     judged = {*(one.name for one in stack.beside), *(one.name for one in stack.frameworks), "numpy"}
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for wheel in stack.truth.links:
-        if wheel.numpy == {"1"} and wheel.name not in judged:
-            yield Finding(
-                outcome,
-                f"{wheel.label} was compiled for NumPy 1 and does not run with NumPy 2; NumPy {found.version}"
-                f" is in the image: add numpy<2 to pip, or take another release of {wheel.name}",
-                (
-                    Value(f"NumPy that {wheel.name} was compiled for", "1", Source("wheel", wheel.label)),
-                    Value("numpy", found.version, found.source),
-                ),
-            )
+        least = _NUMPY_API.get(wheel.numpy_api or 0)
+        if wheel.name in judged:
+            continue
+        if wheel.numpy == {"1"} and major(found.version) >= 2:
+            built, way = "1", "numpy<2"
+            said = "was compiled for NumPy 1 and does not run with NumPy 2"
+        elif least is not None and not at_least(found.version, least):
+            built, way = least, f"numpy>={least}"
+            said = f"was compiled for NumPy {least} and does not load with an older one"
+        else:
+            continue
+        yield Finding(
+            outcome,
+            f"{wheel.label} {said}; NumPy {found.version} is in the image: add {way} to pip, or take another"
+            f" release of {wheel.name}",
+            (
+                Value(f"NumPy that {wheel.name} was compiled for", built, Source("wheel", wheel.label)),
+                Value("numpy", found.version, found.source),
+            ),
+        )
 
 
 def _for_numpy_2(one: CellPackage) -> str:

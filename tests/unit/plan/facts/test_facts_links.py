@@ -20,8 +20,9 @@ from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading import wheel_links_read
+from builder.plan.facts.reading.binary import numpy_api
 from builder.plan.facts.reading.cache import ReadingCache, links_of
-from builder.plan.facts.reading.observed import Truth, WheelTruth, bare_debs, links_kind, reading_path
+from builder.plan.facts.reading.observed import LINKS, Truth, WheelTruth, bare_debs, reading_path
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -207,7 +208,7 @@ def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None
     shelf.content.clear()
     assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
     assert links_of(one, tmp_path) is None
-    place = reading_path(one.sha256, links_kind(one), tmp_path)
+    place = reading_path(one.sha256, LINKS, tmp_path)
     assert place is not None
     place.parent.mkdir(parents=True, exist_ok=True)
     for values in (
@@ -264,6 +265,13 @@ def test_a_lock_of_700_wheels_is_judged_in_three_seconds(cell, tmp_path) -> None
     assert time.process_time() - start < 3
 
 
+FOR_NUMPY_1_23 = (
+    b"numpy.core.multiarray\0_ARRAY_API\0"
+    b"\xff\x90\x98\x06\0\0\x83\xf8\x0f\x48\x8b\x05\x11\x22\x00\x00\x0f\x86\x3d\x01\x00\x00"
+)
+"""It compares the number with 15, and ends if it is not above that."""
+
+
 @pytest.mark.parametrize(
     ("text", "numpy", "outcomes"),
     [
@@ -271,6 +279,11 @@ def test_a_lock_of_700_wheels_is_judged_in_three_seconds(cell, tmp_path) -> None
         (b"numpy.core.multiarray\0_ARRAY_API\0", "1.26.4", []),
         (b"numpy._core.multiarray\0numpy.core\0_ARRAY_API\0", "2.1.0", []),
         (b"numpy.core.multiarray\0", "2.1.0", []),
+        (FOR_NUMPY_1_23, "1.22.4", ["impossible"]),
+        (FOR_NUMPY_1_23, "1.23.0", []),
+        (FOR_NUMPY_1_23 + FOR_NUMPY_1_23.replace(b"\x83\xf8\x0f", b"\x83\xf8\x0d"), "1.19.5", []),
+        (FOR_NUMPY_1_23.replace(b"\x0f\x86", b"\x72\x2e"), "1.22.4", []),
+        (FOR_NUMPY_1_23.replace(b"\x0f\x86", b"\x90\x90"), "1.19.5", []),
     ],
 )
 def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
@@ -289,6 +302,14 @@ def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
     found = check(cell, readings.truth(cell, locked, links=True), only=("package-numpy",))
     assert [one.outcome.value for one in found] == outcomes
     assert all("kernels 1.0 was compiled for NumPy 1" in one.message for one in found)
+
+
+def test_the_numpy_that_a_module_was_compiled_for_stands_in_its_code() -> None:
+    """GCC's code of a module with ``import_array()`` alone, for NumPy 1.23.5 and 2.0.2."""
+    assert numpy_api(FOR_NUMPY_1_23) == 16
+    assert numpy_api(b"\xff\x90\x98\x06\0\0\x83\xf8\x0c\x7f\x1f") == 13
+    assert numpy_api(b"\xff\x90\x98\x06\0\0\x83\xf8\x0d\x72\x1f") == 13
+    assert numpy_api(b"\xff\x90\x98\x06\0\0\x89\xc6\x83\xf8\x0d") is None
 
 
 @pytest.mark.parametrize(

@@ -177,10 +177,17 @@ def test_a_pair_that_breaks_on_import_is_refused(cell, framework, pip, row) -> N
         (("gradio==3.50.2", "httpx==0.25.1", "httpcore==0.18.0"), []),
         (("gradio==3.50.2", "httpx==0.23.3", "httpcore==0.15.0"), []),
         (("httpx==0.25.1", "httpcore==0.15.0"), []),
+        (("pyopenssl==22.0.0", "cryptography==42.0.8"), ["pyopenssl-cryptography-39"]),
+        (("pyopenssl==22.0.0", "cryptography==38.0.4"), []),
+        (("pyopenssl==23.2.0", "cryptography==42.0.8"), []),
+        (("requests-toolbelt==0.10.1", "urllib3==2.2.0"), ["requests-toolbelt-urllib3-2"]),
+        (("requests-toolbelt==0.10.1", "urllib3==1.26.18"), []),
+        (("requests-toolbelt==1.0.0", "urllib3==2.2.0"), []),
     ],
 )
 def test_a_pair_that_no_proof_from_files_follows_is_refused_by_its_releases(cell, pip, rows) -> None:
-    """A client that ``__init__`` makes by another method, and a call below a parsed ``__version__``."""
+    """A client that ``__init__`` makes by another method, a call below a parsed ``__version__``, names
+    of cffi's object, and an import below a test of ``requests.__build__``."""
     found = check(cell(*pip, framework="torch==2.9.1"), suggest=False, only=("known-bad",))
     assert [f.message.partition(": ")[0] for f in found if f.outcome is Outcome.IMPOSSIBLE] == rows
 
