@@ -65,6 +65,10 @@ class WheelFiles:
         yield from self.modules
         yield from self.folders
 
+    def below(self, folder: str) -> bool:
+        """Whether it has anything in a folder, by its dotted name."""
+        return any(f"{name}.".startswith(f"{folder}.") for name in self.every)
+
     @property
     def label(self) -> str:
         return f"{self.name} {self.version}".rstrip()
@@ -186,7 +190,7 @@ class Missing:
     root: str = ""
     """The distribution whose import comes there, the first one of several."""
     taker: str = ""
-    """The distribution whose module takes what is missing."""
+    """The distribution whose module takes what is missing; :data:`OWN` if the cell's own imports do."""
     path: str = ""
     giver: str = ""
     """The distribution that lacks it; empty if no distribution has a module of that name, :data:`PYTHON` if
@@ -203,6 +207,10 @@ class Missing:
 
 PYTHON = "python"
 """Stands for the standard library among the distributions."""
+OWN = "`imports`"
+"""Stands for the code of whoever uses the image among the distributions; no name of one."""
+OWN_MODULE = "<imports>"
+"""The module of :data:`OWN`."""
 Lack = tuple[str, str | None, str]
 """A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
 
@@ -267,6 +275,14 @@ class ImportSet:
     def there(self, module: str) -> bool:
         return module in self._modules or module in self._folders
 
+    def namespace(self, module: str) -> frozenset[str]:
+        """The wheels of a module that is nothing but the modules below it; empty if it may have other names.
+
+        A folder of several wheels without a source of its own: https://peps.python.org/pep-0420/
+        """
+        known = self._folders.get(module, set()) if self.whole and module not in self._modules else set()
+        return frozenset(known)
+
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""
         found = self._modules.get(module)
@@ -285,7 +301,7 @@ class ImportSet:
             return True
         found = self.names(module)
         if found is None or len(seen) > _DEEPEST:
-            return None
+            return False if self.namespace(module) else None
         if name in found.names:
             return True
         if self.says_gone(module, name):
@@ -338,7 +354,7 @@ class ImportSet:
         if module.partition(".")[0] in OF_PYTHON and not self.there(module):
             return PYTHON
         above = module if name is not None else module.rpartition(".")[0]
-        return self.owner(above) if above else ""
+        return "" if not above or self.namespace(above) else self.owner(above)
 
     def path(self, module: str) -> str:
         found = self._modules.get(module)
@@ -357,9 +373,9 @@ class ImportSet:
                 continue
             above = part.rpartition(".")[0]
             found = self.names(above)
-            if found is None or found.submodules:
-                return None
-            return part
+            if self.namespace(above):
+                return part
+            return part if found is not None and not found.submodules else None
         return None
 
     def unfound(self, module: str) -> str | None:
@@ -872,10 +888,11 @@ def missing(
     left = set(lacks)
     aside = {one.root for one in found if one.aside and left.issuperset(_lacks(every, one))}
     most = {root: _most(every, root, left) for root in aside}
-    pairs = set[tuple[str, str]]()
+    pairs = set[tuple[str, ...]]()
     for one in found:
-        if left.issuperset(_lacks(every, one)) and (one.taker, one.giver) not in pairs:
-            pairs.add((one.taker, one.giver))
+        pair = (one.taker, one.giver, *([one.lacked] if one.taker == OWN else []))
+        if left.issuperset(_lacks(every, one)) and pair not in pairs:
+            pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
             yield replace(one, aside=one.aside and not share, most=share)
 
@@ -1001,7 +1018,7 @@ class _Walk:
             if taker is None or giver is None or (giver == taker and not one.ends):
                 continue
             self.pairs[taker, giver] += 1
-            if self.pairs[taker, giver] <= _MOST_OF_PAIR:
+            if self.pairs[taker, giver] <= _MOST_OF_PAIR or taker == OWN:
                 path, chain = self.every.path(one.taking), self.chain(module)
                 yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
 
