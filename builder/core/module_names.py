@@ -487,7 +487,12 @@ class _Reader:
     def _added(self, tree: ast.Module) -> None:
         """Take in the modules that the source puts among the interpreter's, itself among them."""
         added = additions_of(tree, self.module, self.package)
-        self.submodules |= bool(added.modules)
+        below = f"{self.module}."
+        for (
+            name
+        ) in added.modules:  # another package's, as openai 0.28 puts pkg_resources there, is none below
+            begin, star, _ = (name or "*").partition("*")
+            self.submodules |= begin.startswith(below) or (bool(star) and below.startswith(begin))
         if added.replaced and not self.lazy:
             self.anything = self.submodules = True
         if any(name == self.module for _, name in added.passed):

@@ -666,6 +666,22 @@ def test_own_imports_come_to_what_a_package_s_import_does_not(cell, tmp_path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("put", "is_refused"),
+    [
+        ("sys.modules['pkg_resources'] = object()", True),  # openai 0.28
+        ("sys.modules['giver.editor'] = object()", False),
+        ("sys.modules[__name__ + '.editor'] = object()", False),
+        ("for one in sys.argv:\n    sys.modules[f'giver.{one}'] = object()", False),
+        ("for one in sys.argv:\n    sys.modules[one] = object()", False),
+    ],
+)
+def test_a_module_that_is_put_among_the_interpreter_s_may_be_meant(cell, tmp_path, put, is_refused) -> None:
+    giver = wheel("giver", "2.0", {"giver/__init__.py": f"import sys\n{put}\n"})
+    found = judged(own(cell, "giver.editor"), tmp_path, giver, base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
 def test_a_list_of_packages_is_refused_for_its_own_imports_too(cell, tmp_path) -> None:
     listed = replace(own(cell, "giver.editor"), dependencies="listed")
     ((outcome, _),) = judged(listed, tmp_path, wheel("giver", "2.0", GIVER))
