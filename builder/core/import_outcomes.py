@@ -69,7 +69,7 @@ class Missing:
     root: str = ""
     """The distribution whose import comes there, the first one of several."""
     taker: str = ""
-    """The distribution whose module takes what is missing."""
+    """The distribution whose module takes what is missing; :data:`OWN` if the cell's own imports do."""
     path: str = ""
     giver: str = ""
     """The distribution that lacks it; empty if no distribution has a module of that name, :data:`PYTHON` if

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from builder.core.import_outcomes import Executed, Missing, Outcomes
-from builder.core.import_set import IS_INNER, ImportSet, Lack
+from builder.core.import_set import IS_INNER, OWN, ImportSet, Lack
 from builder.core.module_ends import catches, lets_out
 from builder.core.module_values import Guard, Taken
 
@@ -52,9 +52,10 @@ def missing(
     left = set(lacks)
     aside = {one.root for one in found if one.aside and left.issuperset(_lacks(every, one))}
     most = {root: _most(outcomes, root, left) for root in aside}
-    pairs = set[tuple[str, str]]()
+    pairs = set[tuple[str, ...]]()
     for one in found:
         pair = one.taker, one.giver or (one.library if one.ends else one.lacked)
+        pair = (*pair, one.lacked) if one.taker == OWN else pair
         if left.issuperset(_lacks(every, one)) and pair not in pairs:
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
@@ -193,7 +194,7 @@ class _Walk:
             if taker is None or giver is None or (giver == taker and not one.ends):
                 continue
             self.pairs[taker, giver] += 1
-            if self.pairs[taker, giver] <= _MOST_OF_PAIR:
+            if self.pairs[taker, giver] <= _MOST_OF_PAIR or taker == OWN:
                 path, chain = self.every.path(one.taking), self.chain(module)
                 yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
 

@@ -44,6 +44,10 @@ _OF_EACH_MODULE = frozenset(
 """Names that every module has, though its source defines none of them."""
 PYTHON = "python"
 """Stands for the standard library among the distributions."""
+OWN = "`imports`"
+"""Stands for the code of whoever uses the image among the distributions; no name of one."""
+OWN_MODULE = "<imports>"
+"""The module of :data:`OWN`."""
 Lack = tuple[str, str | None, str]
 """A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
 
@@ -66,6 +70,10 @@ class WheelFiles:
         """All modules that can be imported."""
         yield from self.modules
         yield from self.folders
+
+    def below(self, folder: str) -> bool:
+        """Whether it has anything in a folder, by its dotted name."""
+        return any(f"{name}.".startswith(f"{folder}.") for name in self.every)
 
     @property
     def label(self) -> str:
@@ -183,6 +191,14 @@ class ImportSet:
     def there(self, module: str) -> bool:
         return module in self._modules or module in self._folders
 
+    def namespace(self, module: str) -> frozenset[str]:
+        """The wheels of a module that is nothing but the modules below it; empty if it may have other names.
+
+        A folder of several wheels without a source of its own: https://peps.python.org/pep-0420/
+        """
+        known = self._folders.get(module, set()) if self.whole and module not in self._modules else set()
+        return frozenset(known)
+
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""
         found = self._modules.get(module)
@@ -210,7 +226,7 @@ class ImportSet:
         if module.partition(".")[0] in OF_PYTHON and not self.there(module):
             return PYTHON
         above = module if name is not None else module.rpartition(".")[0]
-        return self.owner(above) if above else ""
+        return "" if not above or self.namespace(above) else self.owner(above)
 
     def entered(self, module: str) -> list[str]:
         """What whoever uses a module imports: of one that has nothing, the only one below it, ``api``, or the
@@ -235,7 +251,7 @@ class ImportSet:
             return True
         found = self.names(module)
         if found is None or len(seen) > _DEEPEST:
-            return None
+            return False if self.namespace(module) else None
         if name in found.names:
             return True
         if self.says_gone(module, name):
@@ -308,9 +324,9 @@ class ImportSet:
                 continue
             above = part.rpartition(".")[0]
             found = self.names(above)
-            if found is None or found.submodules:
-                return None
-            return part
+            if self.namespace(above):
+                return part
+            return part if found is not None and not found.submodules else None
         return None
 
     def _not_in_python(self, module: str) -> str | None:

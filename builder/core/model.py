@@ -105,6 +105,8 @@ class Cell:
     cuda: Cuda
     platform: str = "linux/amd64"
     pip: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    """What code in the image imports: ``moviepy.editor``, or ``openai:OpenAI`` for a name of a module."""
     apt: tuple[str, ...] = ()
     compilers: bool = False
     """The image has a C and a C++ compiler, and Python's headers: kernels are compiled as programs run."""
@@ -171,8 +173,10 @@ class Cell:
         builds = [*self.from_source, *({name: list(needs)} for name, needs in self.compiled)]
         sources = {"from-source": builds} if builds else {}
         compilers = {"compilers": True} if self.compilers else {}
+        imports = {"imports": list(self.imports)} if self.imports else {}
         return {
             **compilers,
+            **imports,
             **listed,
             **profile,
             **sources,

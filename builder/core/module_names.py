@@ -179,7 +179,10 @@ def _take_in_text(walk: StatementWalk, tree: ast.Module, text: str) -> None:
 def _take_in_added(walk: StatementWalk, tree: ast.Module) -> None:
     """Take in the modules that the source puts among the interpreter's, itself among them."""
     added = additions_of(tree, walk.module, walk.package)
-    walk.submodules |= bool(added.modules)
+    below = f"{walk.module}."
+    for name in added.modules:  # another package's, as openai 0.28 puts pkg_resources there, is none below
+        begin, star, _ = (name or "*").partition("*")
+        walk.submodules |= begin.startswith(below) or (bool(star) and below.startswith(begin))
     if added.replaced and not walk.lazy:
         walk.anything = walk.submodules = True
     walk.anything |= any(name == walk.module for _, name in added.passed)

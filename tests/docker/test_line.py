@@ -212,3 +212,32 @@ def test_a_gpu_that_the_engine_cannot_hand_out_is_the_hosts_fault(
     assert found["outcome"] == "host"
     assert found["verification"]["verdict"] == "host"
     assert "toolkit" in found["verification"]["remedy"]
+
+
+IMPORTS = """\
+version: 1
+name: imports
+defaults: {framework: six==1.17.0, python: 3.11, base: rootfs:debian/bookworm, cuda: none}
+include:
+  - {variant: good, imports: [six.moves, "six:BytesIO", "six.moves.urllib.parse:urlsplit"]}
+  - {variant: bad, imports: ["six:BytesIO", "six.moves:gone"]}
+"""
+
+
+def test_an_image_that_lacks_what_code_imports_is_broken_without_a_card(
+    tmp_path: Path, client: docker.DockerClient
+) -> None:
+    """``six.moves`` puts its names together, so that nothing but the import itself decides."""
+    (tmp_path / "imports.yaml").write_text(IMPORTS)
+    try:
+        done = rtbuild(tmp_path, "build", "imports.yaml", "--json", "--progress", "plain", check=None)
+    finally:
+        for image in client.images.list("rtbuild/imports"):
+            client.images.remove(image.id, force=True)
+    bad, good = (
+        cells(json.loads(done.stdout))[f"six1.17.0-py3.11-bookworm-cpu-{name}"] for name in ("bad", "good")
+    )
+    assert (good["outcome"], good["verification"]["verdict"]) == ("unverified", "unverified")
+    assert (bad["outcome"], bad["verification"]["verdict"]) == ("failed", "broken")
+    assert bad["verification"]["cause"] == "expect-mismatch"
+    assert "from six.moves import gone: ImportError: cannot import name 'gone' from" in done.stderr

@@ -160,6 +160,12 @@ def python_not_as_expected(scene: Scene) -> None:
     scene.expect(cudnn="9.10.2", python="3.4", frameworks={})
 
 
+@fault("an import that the matrix names and no package has", verdict="broken", cause="expect-mismatch")
+def import_not_as_expected(scene: Scene) -> None:
+    scene.cudnn()
+    scene.expect(cudnn="9.10.2", frameworks={}, imports=["json:loads", "json.editor"])
+
+
 @fault("the matrix asked for a cuDNN and none is there", verdict="broken", cause="cudnn-missing")
 def expected_cudnn_absent(scene: Scene) -> None:
     scene.expect(cudnn="9.10.2", frameworks={})

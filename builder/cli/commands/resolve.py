@@ -40,7 +40,9 @@ def resolve(
     ),
     pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
     pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, by version."),
-    notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook."),
+    notebook: Path | None = opt.of(
+        "--notebook FILE: The `!pip install` lines of a notebook, and what its code imports of these."
+    ),
     conda_: Path | None = opt.of(
         "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
     ),

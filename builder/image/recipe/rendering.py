@@ -236,6 +236,7 @@ def expectation(pinned: Pinned) -> bytes:
         "strict": cell.options.strict_cudnn,
         "packages": dict(sorted(packages.items())),
         **({"compilers": True} if cell.compilers else {}),
+        **({"imports": list(cell.imports)} if cell.imports else {}),
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 

@@ -35,7 +35,7 @@ def entry(cell: Cell) -> list[str]:
         f"    cuda: {cuda}",
     ]
     others = {
-        **{name: getattr(cell, name) for name in ("pip", "apt", "verify", "gpus", "index")},
+        **{name: getattr(cell, name) for name in ("pip", "imports", "apt", "verify", "gpus", "index")},
         "compilers": cell.compilers,
         "from-source": [*cell.from_source, *({name: needs} for name, needs in cell.compiled)],
         "env": dict(cell.env),

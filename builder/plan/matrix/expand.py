@@ -181,6 +181,7 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         cuda=Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages)),
         platform=(*items("platform"), DEFAULT_PLATFORM)[0],
         pip=_pip(profile, python=python, frameworks=frameworks, given=items("pip")),
+        imports=items("imports"),
         apt=_apt(profile, items("apt")),
         compilers=items("compilers") == ("true",) or "compile" in items("verify"),
         verify=items("verify"),

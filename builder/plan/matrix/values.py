@@ -4,8 +4,9 @@ Requirements are strings as Python's packages know them (PEP 508); a base is a r
 registry, or ``rootfs:debian/<suite>``.
 """
 
+import keyword
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -255,6 +256,40 @@ def exact_release(text: str) -> tuple[str, str] | None:
     return canonical(parsed.name), str(Version(specifiers[0].version))
 
 
+_MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
+_IMPORT = rf"{_MODULE}(:[A-Za-z_][A-Za-z0-9_]*)?"
+
+
+def _import(text: str) -> str:
+    """``moviepy.editor``, or ``openai:OpenAI`` as entry points have it:
+    https://packaging.python.org/en/latest/specifications/entry-points/
+    """
+    if not re.fullmatch(_IMPORT, text):
+        meant = [one for one in _meant_imports(text) if re.fullmatch(_IMPORT, one)]
+        said = f"did you mean {' and '.join(repr(one) for one in meant)}? " if meant else ""
+        hint = (
+            f"{said}a module as code imports it, moviepy.editor; for `from openai import OpenAI` write "
+            "openai:OpenAI; a package's name goes under 'pip'"
+        )
+        raise BadValue(f"'{text}' is no import", hint)
+    if word := next((one for one in re.split("[.:]", text) if keyword.iskeyword(one)), None):
+        raise BadValue(f"'{text}' is no import: '{word}' is a word of Python's own", "write it as code does")
+    return text
+
+
+def _meant_imports(text: str) -> Iterator[str]:
+    """The imports that a statement of Python, or another spelling of one, stands for."""
+    bare = re.sub(r"\s+as\s+\w+", "", text.strip().rstrip(";"))
+    if found := re.fullmatch(r"from\s+([\w.]+)\s+import\s+(.+)", bare):
+        names = re.split(r"\s*,\s*", found[2].strip("()").strip(" ,"))
+        yield from (found[1] if name == "*" else f"{found[1]}:{name}" for name in names)
+    elif found := re.fullmatch(r"import\s+(.+)", bare):
+        yield from re.split(r"\s*,\s*", found[1])
+    else:  # an attribute of a name is nothing that an import takes
+        path = re.sub(r"\s*:\s*", ":", bare).replace("/", ".").removesuffix(".py")
+        yield re.sub(r"(:\w+)\..*", r"\1", path)
+
+
 _PROJECT = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
@@ -387,6 +422,7 @@ COMPRESSION = choice("compression", "zstd", "gzip")
 FLAG = choice("truth value", "true", "false", bare=("boolean",))
 PROSE = anything(longest=1000, prose=True)
 GLOB = anything(longest=400)
+IMPORT = Syntax(check=_import, pattern=_IMPORT)
 PROJECT = Syntax(check=_project, pattern=_PROJECT)
 REQUIREMENT = Syntax(check=_requirement, pattern="[A-Za-z0-9].*")
 FRAMEWORK = Syntax(check=_framework, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])? *== *[^ ,;*]+ *")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .project_files import (
         from_conda as from_conda,
+        from_notebook as from_notebook,
         from_pylock as from_pylock,
         from_pyproject as from_pyproject,
     )
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from .requirements import (
         Wishes as Wishes,
         from_arguments as from_arguments,
-        from_notebook as from_notebook,
         from_requirements as from_requirements,
     )
     from .solve import (

@@ -1,5 +1,6 @@
 """Requirements out of a project's own files: ``pyproject.toml`` (PEP 621, Poetry), ``pylock.toml`` (PEP 751),
-and conda environments with PyTorch told in wheels: ``cudatoolkit=11.3`` becomes ``torch==1.12.1+cu113``.
+notebooks, with what their code imports, and conda environments with PyTorch told in wheels:
+``cudatoolkit=11.3`` becomes ``torch==1.12.1+cu113``.
 
 The formats: https://packaging.python.org/en/latest/specifications/pyproject-toml/,
 https://packaging.python.org/en/latest/specifications/pylock-toml/,
@@ -10,8 +11,10 @@ PyTorch's package indexes, and its build strings tell CUDA and cuDNN (``py3.9_cu
 environment can be told in wheels, or it can be said why it cannot have used a GPU.
 """
 
+import ast
 import contextlib
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +27,20 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from builder.core.documents import CONTROL, MalformedError, parse_toml, shown
+from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, requirement, short
 from builder.plan.facts.tables import FrameworkRow, load
-from builder.plan.resolve.requirements import LONGEST, Wishes, add_line, quoted, read_text
+from builder.plan.resolve.requirements import (
+    LONGEST,
+    Wishes,
+    add_line,
+    files_beside,
+    install_line,
+    nothing,
+    quoted,
+    read_text,
+)
 from builder.plan.resolve.solve import pythons
 
 
@@ -208,6 +220,75 @@ def _poetry_bound(text: str) -> str:
     upper = [*parts[:keep], parts[keep] + 1]
     return f">={sign[2]},<{'.'.join(map(str, upper))}"
 
+
+# -- notebooks: https://nbformat.readthedocs.io/
+
+
+def from_notebook(path: Path) -> Wishes:
+    """The packages of ``!pip install`` and ``%pip install`` lines, in order, and what the code imports.
+
+    Raises UsageError.
+    """
+    try:
+        document = parse_json(read_text(path))
+        cells = list(document["cells"] if "cells" in document else document["worksheets"][0]["cells"])
+    except (ValueError, KeyError, IndexError, TypeError) as problem:
+        raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
+    found = Wishes()
+    take_file, text_of_code = files_beside(path, found), ""
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", cell.get("input", ""))
+        lines = source if isinstance(source, list) else []
+        text = source if isinstance(source, str) else "".join(map(str, lines))
+        text_of_code += f"{text}\n"
+        found.imports += imports_of_source(re.sub(r"(?m)^[ \t]*[!%].*$", "", text))
+        shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
+        for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
+            if shell or line.lstrip().startswith(("!", "%")):
+                install_line(line, f"{path}, cell {number}, line {line_number}", found, take_file)
+    if not found.wishes:
+        imported = _imported(text_of_code)
+        raise nothing(
+            f"{path} installs nothing by pip",
+            found,
+            f"it imports {imported.partition('<')[0]}: `rtbuild resolve {shlex.quote(imported)}`"
+            if imported
+            else "lines such as `!pip install torch` are read",
+        )
+    return found.once()
+
+
+def _imported(code: str) -> str | None:
+    """The requirement of the first framework that a notebook's code imports."""
+    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
+    imports = re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)
+    name = next((wanted[module] for module in imports if module in wanted), None)
+    old = name == "tensorflow" and re.search(r"^\s*%tensorflow_version 1", code, re.MULTILINE)
+    return f"{name}<2" if old else name
+
+
+def imports_of_source(text: str) -> list[str]:
+    """What a source certainly imports, as a cell's ``imports`` has it: ``a.b`` and ``a:name``.
+
+    Statements of its own level alone, since a ``try`` or an ``if`` may leave one out; nothing of a relative
+    import, nor of source that this Python cannot read.
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = list[str]()
+    for node in body:
+        if isinstance(node, ast.Import):
+            found += (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            found += (node.module if one.name == "*" else f"{node.module}:{one.name}" for one in node.names)
+    return found
+
+
+# -- conda
 
 _LARGEST = 256 << 10
 """Letters of an environment.yml."""

@@ -113,6 +113,7 @@ def propose(
             platform=on.platform,
             python=python,
             index=tuple(asked.index),
+            imports=tuple(asked.imports),
         )
         demand, swapped = _by_other_names(demand)
         if not demand.frameworks:

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from builder.core.documents import CONTROL, parse_json, read_file, redact, shown
+from builder.core.documents import CONTROL, read_file, redact, shown
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, apart, canonical, holds
 from builder.plan.facts.tables import load
@@ -145,6 +145,8 @@ class Wishes:
     wishes: list[NamedRequirement] = field(default_factory=list)
     index: list[str] = field(default_factory=list)
     """Extra package indexes, by URL."""
+    imports: list[str] = field(default_factory=list)
+    """What the source beside them imports, as a cell's ``imports`` has it."""
     python: str | None = None
     """A set of Pythons, as in ``>=3.9``."""
     notes: list[str] = field(default_factory=list)
@@ -218,6 +220,7 @@ class Wishes:
         self.wishes += other.wishes
         self.index += [url for url in other.index if url not in self.index]
         self.notes += other.notes
+        self.imports += other.imports
         self.python = self.python or other.python
 
     def merged(self) -> Self:
@@ -395,14 +398,14 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
 
 def _dockerfile(path: Path, text: str, found: Wishes) -> None:
     """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
-    before, take_file = len(found.wishes), _files_beside(path, found)
+    before, take_file = len(found.wishes), files_beside(path, found)
     for number, image, cuda in _cuda_bases(text):
         why = f"CUDA {cuda} is not taken over: the framework's build decides, and --driver bounds it"
         found.note(f"{path}:{number}", f"FROM {image}", why)
     for number, command in _commands(text):
-        _install_line(command, f"{path}:{number}", found, take_file)
+        install_line(command, f"{path}:{number}", found, take_file)
     if len(found.wishes) == before:
-        raise _nothing(
+        raise nothing(
             f"{path} is a Dockerfile that installs nothing by pip",
             found,
             "lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
@@ -459,12 +462,12 @@ def _instructions(text: str) -> Iterator[tuple[int, str]]:
             yield first, instruction
 
 
-def _nothing(message: str, found: Wishes, hint: str) -> UsageError:
+def nothing(message: str, found: Wishes, hint: str) -> UsageError:
     """For a file without a requirement: what was left out of it is told."""
     return UsageError("\n".join((message, *(f"  {note}" for note in found.notes))), hint=hint)
 
 
-def _files_beside(path: Path, found: Wishes) -> Callable[[str, str], None]:
+def files_beside(path: Path, found: Wishes) -> Callable[[str, str], None]:
     """A function that takes over the requirements file that an install line names, once.
 
     It lies beside the file of the line: ``/app/requirements.txt`` of a Dockerfile was copied from there.
@@ -524,48 +527,7 @@ _INSTALL = re.compile(
 )
 
 
-def from_notebook(path: Path) -> Wishes:
-    """The packages of ``!pip install`` and ``%pip install`` lines, in order. Raises UsageError."""
-    try:
-        document = parse_json(read_text(path))
-        cells = list(document["cells"] if "cells" in document else document["worksheets"][0]["cells"])
-    except (ValueError, KeyError, IndexError, TypeError) as problem:
-        raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
-    found = Wishes()
-    take_file, text_of_code = _files_beside(path, found), ""
-    for number, cell in enumerate(cells, 1):
-        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
-            continue
-        source = cell.get("source", cell.get("input", ""))
-        lines = source if isinstance(source, list) else []
-        text = source if isinstance(source, str) else "".join(map(str, lines))
-        text_of_code += f"{text}\n"
-        shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
-        for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
-            if shell or line.lstrip().startswith(("!", "%")):
-                _install_line(line, f"{path}, cell {number}, line {line_number}", found, take_file)
-    if not found.wishes:
-        imported = _imported(text_of_code)
-        raise _nothing(
-            f"{path} installs nothing by pip",
-            found,
-            f"it imports {imported.partition('<')[0]}: `rtbuild resolve {shlex.quote(imported)}`"
-            if imported
-            else "lines such as `!pip install torch` are read",
-        )
-    return found.once()
-
-
-def _imported(code: str) -> str | None:
-    """The requirement of the first framework that a notebook's code imports."""
-    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
-    imports = re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)
-    name = next((wanted[module] for module in imports if module in wanted), None)
-    old = name == "tensorflow" and re.search(r"^\s*%tensorflow_version 1", code, re.MULTILINE)
-    return f"{name}<2" if old else name
-
-
-def _install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:
+def install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:
     _refuse_long(line, place)
     for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
         match = _INSTALL.match(command)

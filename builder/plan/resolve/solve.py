@@ -71,6 +71,8 @@ class Demand:
     python: str | None = None
     """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
     index: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    """What the source imports that the requirements are for, as a cell has it."""
     wheels_for: frozenset[str] | None = None
     """The Pythons that the companions have wheels for; None for any."""
 
@@ -395,14 +397,36 @@ def _alone(choice: Choice, demand: Demand) -> bool:
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
-    beside = [
-        without_marker(wish.parsed) for wish in demand.companions if wish.holds(cell.python, cell.platform)
-    ]
+    held = [wish for wish in demand.companions if wish.holds(cell.python, cell.platform)]
+    beside = [without_marker(wish.parsed) for wish in held]
     return replace(
         cell,
         pip=asked_once(beside, cell.pip),
+        imports=imports_into(demand, held),
         index=tuple(dict.fromkeys((*demand.index, *cell.index))),
     )
+
+
+MOST_IMPORTS = 200
+"""Imports that a cell gets out of source at most."""
+
+
+def imports_into(demand: Demand, beside: Iterable[NamedRequirement]) -> tuple[str, ...]:
+    """The source's imports that go into the frameworks and the packages ``beside``, deeper than their names.
+
+    What comes with a dependency, or is there on Colab, is not known before the set is resolved.
+    """
+    names = {wish.name for wish in beside} if demand.imports else set[str]()
+    tables = [load().packages[name] for name in names & load().packages.keys()]
+    brought = {re.split("[./]", path)[0] for table in tables for path in table.rows[-1].modules}
+    modules = {row.module for row in load().registry}  # onnxruntime of onnxruntime-gpu
+    brought |= {one for one in modules for wish in demand.frameworks if wish.name.startswith(one)}
+
+    def is_asked_for(top: str) -> bool:
+        return canonical(top) in names or top in brought
+
+    found = {text for text in demand.imports if re.search("[.:]", text)}
+    return tuple(sorted(text for text in found if is_asked_for(re.split("[.:]", text)[0]))[:MOST_IMPORTS])
 
 
 def asked_once(beside: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:

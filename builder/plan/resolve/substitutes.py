@@ -40,6 +40,7 @@ from builder.plan.resolve.solve import (
     Proposal,
     asked_once,
     every_python,
+    imports_into,
     judged,
     needs_standalone,
     wheel_pythons,
@@ -399,7 +400,7 @@ def _loosened(
     def ask(other: _Changed) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
-        tried = _with(proposal, {**mine, **other})
+        tried = _with(proposal, demand, {**mine, **other})
         return _answer(tried, index, demand.driver, boldly=boldly, moved=moved)
 
     for _ in range(_ON_EACH_PYTHON):
@@ -487,11 +488,13 @@ def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement
     return {name: replace(mine[name], parsed=Requirement(instead)) for name, instead in plain.items()}
 
 
-def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> Proposal:
-    """The proposal with these requirements beside its own."""
-    texts = (without_marker(wish.parsed) for wish in beside.values() if wish is not None)
-    pip = asked_once(list(dict.fromkeys(texts)), proposal.cell.pip)
-    return replace(proposal, cell=replace(proposal.cell, pip=pip))
+def _with(proposal: Proposal, demand: Demand, beside: Mapping[str, NamedRequirement | None]) -> Proposal:
+    """The proposal with these requirements beside its own, and what the source imports of them."""
+    kept = [wish for wish in beside.values() if wish is not None]
+    texts = dict.fromkeys(without_marker(wish.parsed) for wish in kept)
+    pip = asked_once(list(texts), proposal.cell.pip)
+    cell = replace(proposal.cell, pip=pip, imports=imports_into(demand, kept))
+    return replace(proposal, cell=cell)
 
 
 def _answer(

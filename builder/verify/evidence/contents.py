@@ -491,6 +491,7 @@ def _stated_cell(parameters: Mapping[str, Any]) -> Cell:
         index=_texts(stated.get("index", [])),
         dependencies="listed" if stated.get("dependencies") == "listed" else "resolved",
         compilers=stated.get("compilers") is True,
+        imports=_texts(stated.get("imports", [])),
     )
 
 

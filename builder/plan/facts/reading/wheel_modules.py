@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
-from builder.core.import_set import ImportSet, Lack, WheelFiles, wheel_files
+from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
 from builder.core.module_names import is_of_several, names_of
@@ -96,7 +96,8 @@ def imports_of(
     opened: Opener | None = None,
     older: Releases | None = None,
 ) -> ImportsProof:
-    """Modules and names that imports of a cell's packages certainly lack, by the wheels of its image.
+    """Modules and names that imports of a cell's packages, and its own ``imports``, certainly lack, by the
+    wheels of its image.
 
     Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
     through for it. ``base`` None: nobody has resolved it yet.
@@ -118,12 +119,7 @@ def imports_of(
 
         found = _proven(cell, shelf, whole=_has_no_others(cell, base), library=library)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
-        mended = (
-            replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
-            if one.giver in shelf and not (one.argument or one.generated or one.ends or one.shared)
-            else one
-            for one in found
-        )
+        mended = (_mended(one, shelf, cell, cache, older) for one in found)
         return ImportsProof(tuple(one for one in mended if one.older or one.ends or not one.doubt), unread)
     finally:
         for one in shelf.values():
@@ -145,12 +141,13 @@ def _proven(
     cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool, library: Callable[[str], bool | None]
 ) -> tuple[Missing, ...]:
     unread = [name for name, one in shelf.items() if one.files is None]
+    own, taken = WheelFiles(name=OWN, version="", modules={OWN_MODULE: OWN}), _own_imports(cell)
     every = ImportSet(
-        [one.files for one in shelf.values() if one.files is not None],
-        lambda wheel, module: shelf[wheel].read(module),
+        [*(one.files for one in shelf.values() if one.files is not None), own],
+        lambda wheel, module: taken if wheel == OWN else shelf[wheel].read(module),
         minor(cell.python) or 0,
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
-        brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
+        brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
         library=library,
@@ -162,8 +159,17 @@ def _proven(
     entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
     asked = roots if cell.dependencies != "listed" else ()  # a list is taken as it is
     beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in asked}
+    if cell.imports:
+        entered[OWN] = [OWN_MODULE]
     found = (*_shared(shelf), *missing(every, entered, beside))
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
+
+
+def _own_imports(cell: Cell) -> ModuleNames:
+    """What code in the image imports, as a module that does so, a line for each."""
+    pairs = (text.partition(":") for text in cell.imports)
+    lines = [f"from {module} import {name}\n" if name else f"import {module}\n" for module, _, name in pairs]
+    return names_of("".join(lines).encode(), OWN_MODULE, package=False)
 
 
 def _shared(shelf: Mapping[str, "_Shelved"]) -> Iterator[Missing]:
@@ -225,6 +231,26 @@ def _has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
         return False
     ours = (deb.package for deb in base.debs if deb.package.startswith("python3"))
     return all(_OF_INTERPRETER.fullmatch(name) for name in ours)
+
+
+def _mended(
+    lack: Missing,
+    shelf: Mapping[str, "_Shelved"],
+    cell: Cell,
+    cache: Path | None,
+    releases: Releases | None,
+) -> Missing:
+    """With the newest older release of the giver that has it; of a namespace, that of a wheel with a part."""
+    if lack.argument or lack.generated or lack.ends or lack.shared:
+        return lack
+    above = lack.module if lack.name is not None else lack.module.rpartition(".")[0]
+    givers = [lack.giver] if lack.giver in shelf else []
+    if above and not lack.giver:
+        givers = [name for name, one in shelf.items() if one.files is not None and one.files.below(above)]
+    for giver in givers:
+        if older := _mend(shelf[giver], lack, cell, cache, releases):
+            return replace(lack, giver=giver, older=older)
+    return lack
 
 
 def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:

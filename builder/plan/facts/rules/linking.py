@@ -9,13 +9,22 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from builder.core.import_outcomes import Missing
-from builder.core.import_set import PYTHON
+from builder.core.import_set import OWN, PYTHON
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
 from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, release, short
 from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
-from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
+from builder.plan.facts.rules.finding import (
+    CELL,
+    Finding,
+    Outcome,
+    Value,
+    impossible,
+    possible,
+    unknown,
+    warns,
+)
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import CUDA_LIBRARY, NUMBERED, Source, SystemLibraryRow, load
 
@@ -369,7 +378,42 @@ def imports(stack: Stack) -> Iterator[Finding]:
         else:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
-        yield Finding(Outcome.WARNS if unsure else _worst(stack), text, values, apt=apt)
+        worst = Outcome.IMPOSSIBLE if one.root == OWN else _worst(stack)  # a list that the cell says more of
+        yield Finding(Outcome.WARNS if unsure else worst, text, values, apt=apt)
+
+
+def _through(one: Missing) -> str:
+    """The words on the import that comes to the module that takes something."""
+    if one.root == one.taker:
+        return ""
+    return f", which {OWN} names," if one.root == OWN else f", which an import of {one.root} imports,"
+
+
+def _own(one: Missing, giver: str, python: str) -> tuple[str, tuple[Value, ...]]:
+    """Of what the cell's own imports lack."""
+    values = [Value(OWN, one.lacked, CELL)]
+    said = f"{OWN} names {one.lacked}, which"
+    if one.giver == PYTHON:
+        text = f"{said} {python} does not have: take another Python, or take it out of {OWN}"
+    elif one.giver:
+        values.append(Value("not there", one.lacked, Source("wheel", giver)))
+        way = f"{one.giver} {one.older}, which has it" if one.older else f"another release of {one.giver}"
+        text = f"{said} {giver} does not have: take {way}, or write the import that {giver} has"
+    else:
+        text = f"{said} nothing in the lock brings: add {_bringer(one.lacked)} to pip"
+    return text, tuple(values)
+
+
+def _bringer(lacked: str) -> str:
+    """The packages that have a module, as far as one is on record."""
+    top = lacked.partition(".")[0]
+    tables = load().packages.items()
+    names = [
+        name
+        for name, table in tables
+        if any(re.match(rf"{top}[./]", path) for path in table.rows[-1].modules)
+    ]
+    return " or ".join(names) if names else f"the package that has {lacked}"
 
 
 def _end(one: Missing) -> str:
@@ -388,7 +432,7 @@ def _ended(
 ) -> tuple[str, tuple[Value, ...], tuple[str, ...]]:
     """Of an import that a module ends by itself; and the Debian packages with which it does not."""
     apt: tuple[str, ...] = ()
-    through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    through = _through(one)
     values = [Value(f"{one.path}, line {one.line}", one.ends, Source("wheel", taker))]
     way = f"take another release of {one.taker}"
     if one.giver == PYTHON:
@@ -421,7 +465,9 @@ def _is_old(one: Missing) -> bool:
 
 
 def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple[Value, ...]]:
-    through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    if one.taker == OWN:
+        return _own(one, giver, python)
+    through = _through(one)
     takes = Value(f"{one.path}, line {one.line}", one.lacked, Source("wheel", taker))
     if one.giver == PYTHON:
         return (

@@ -2,12 +2,26 @@
 
 import json
 import os
+import re
 
 from ..common.distributions import canonical
 from ..common.versions import numbers
 from .protocol import UsageError
 
-_KEYS = ("schema", "cell", "python", "frameworks", "cuda", "cudnn", "strict", "packages", "compilers")
+_KEYS = (
+    "schema",
+    "cell",
+    "python",
+    "frameworks",
+    "cuda",
+    "cudnn",
+    "strict",
+    "packages",
+    "compilers",
+    "imports",
+)
+
+_IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?\Z")
 
 
 def read_expectation(path):
@@ -30,6 +44,9 @@ def read_expectation(path):
     for key in ("frameworks", "packages", "cuda"):
         if document.get(key) is not None and not isinstance(document[key], dict):
             raise UsageError("%s: %s is no JSON object" % (which, key))
+    imports = document.get("imports") or []
+    if not isinstance(imports, list) or not all(_IMPORT.match(str(text)) for text in imports):
+        raise UsageError("%s: imports is no list of modules, as in moviepy.editor, openai:OpenAI" % which)
     return document
 
 

@@ -90,6 +90,8 @@ def default_judge(run):
 def _check_of_call(run):
     if run.ending["kind"] == "hang":
         return "H01"
+    if run.stage.layer == "imports":
+        return "F08"
     dead = run.ending["kind"] == "signal" and run.stage.layer in USES_FRAMEWORK
     first = "H02" if dead else _FIRST_CHECK.get(run.stage.layer, "H02")
     return next((number for call, number in _CALL_CHECKS if re.match(call, run.in_flight or "")), first)

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 
 LAYERS = ("environment", "files", "packages", "resolver", "driver", "runtime", "cudnn", "convolution")
-LAYERS += ("framework", "coimport", "suite", "session")
+LAYERS += ("framework", "coimport", "imports", "suite", "session")
 # Layers that load nothing: every other stage goes by their facts.
 GROUNDWORK = ("environment", "files", "packages", "resolver")
-USES_FRAMEWORK = ("framework", "coimport", "suite")
+USES_FRAMEWORK = ("framework", "coimport", "imports", "suite")
 # Stages of this layer are never scheduled; judges start them.
 COUNTER_LAYER = "counter-test"
 
@@ -174,6 +174,7 @@ EVIDENCE_SHAPES = {
     "ending": {"kind": str, "text": str},
     "framework": str,
     "header": str,
+    "imports": {str: _TEXT_OR_NONE},  # statement: the last line of its traceback, None if it ran
     "loaded": (str, dict, None),
     "lost": [_REQUIREMENT],
     "memory": (bool, int),
@@ -215,6 +216,7 @@ FACT_SHAPES = {
     "framework": {"name": str, "version": str, "compiled": {str: _TEXT_OR_NONE}, "loaded": dict},
     "gpu_state": str,
     "gpus": [_GPU],
+    "imports_asked": _TEXTS,
     "installed": {str: str},
     "late": {str: [_TEXT_OR_NONE]},
     "libraries": [_FILE],

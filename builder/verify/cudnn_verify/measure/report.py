@@ -234,7 +234,7 @@ def _without_failure(checks, facts, options):
     if options.get("only"):
         return "unverified", "nothing failed, but only the stage %s was asked for%s" % (options["only"], but)
     if facts.get("gpus"):
-        return _with_gpu(checks, facts, but)
+        return _with_gpu(checks, facts, options, but)
     if options.get("no_gpu"):
         return "unverified", "all that can be checked without a GPU is sound (--no-gpu)" + but + told
     if not facts.get("copies") and not facts.get("frameworks"):
@@ -242,15 +242,18 @@ def _without_failure(checks, facts, options):
     return "unverified", "no GPU here; all that can be checked without one is sound" + but + told
 
 
-def _with_gpu(checks, facts, but):
+def _with_gpu(checks, facts, options, but):
     """``works`` if nothing failed, and all that has to convolve on the GPU did."""
     passed = {(c["stage"], c["id"]) for c in checks if c["outcome"] == "passed"}
     raw = ("convolution", "C07") in passed
     in_frameworks = sorted(stage for stage, number in passed if number == "F05")
     missed = sorted(must_convolve(checks, facts) - set(in_frameworks))
     without = sorted(row["name"] for row in facts.get("frameworks", ()) if row.get("linkage") == "absent")
+    asked = (options.get("expect") or {}).get("imports")
     if but:
         return "unverified", "there is a GPU" + but
+    if asked and not any(number == "F08" for _, number in passed):
+        return "unverified", "there is a GPU, but the imports that were asked for were not executed"
     if missed:
         return "unverified", "there is a GPU, but %s ran no convolution on it" % ", ".join(missed)
     if without:

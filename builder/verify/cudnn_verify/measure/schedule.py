@@ -9,6 +9,7 @@ the sub-libraries of the first. Which cuDNN each of them gets must not depend on
 import os
 import re
 import signal
+import sys
 import time
 import traceback
 from itertools import permutations
@@ -29,7 +30,16 @@ from .fw_eager import Paddle, PaddleSuites, Torch
 from .fw_inference import Ctranslate2, Ctranslate2Suites, Onnxruntime, OnnxruntimeSuites
 from .fw_libraries import framework_cudnn, unloadable
 from .fw_tensorflow import Tensorflow, TensorflowSuites
-from .judge import by_counter_tests, default_judge, fallback, find_cause, last_words, shorten
+from .judge import (
+    ABSENT_LIBRARY,
+    absent_cause,
+    by_counter_tests,
+    default_judge,
+    fallback,
+    find_cause,
+    last_words,
+    shorten,
+)
 from .library_files import Loader, mapped_libraries
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
@@ -86,10 +96,12 @@ def _refuses_a_part(run):
     return True
 
 
+_NO_DRIVER = re.compile(r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file")
+
+
 def _excuse_import(run):
     """True for an import that fails for want of the driver's libraries on a machine without a GPU."""
-    absent = r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file"
-    named = re.search(absent, run.ending["text"])
+    named = _NO_DRIVER.search(run.ending["text"])
     if run.ending["kind"] != "raised" or not named or run.facts.get("gpu_state", "none") != "none":
         return False
     text = "it cannot be imported without the driver (%s), and there is no GPU here" % named.group(1)
@@ -230,6 +242,45 @@ def _compare_orders(ctx, mine):
     if ctx.strict:
         return ctx.fails("F06", text, cause="import-order-conflict", evidence=evidence)
     return ctx.passed("F06", text, evidence, note="both serve it by NVIDIA's rule, but the order decides")
+
+
+def judge_imports(run):
+    """An import that fails is not what was asked for, unless it lacks a library, which has its own cause."""
+    for check in run.checks:
+        if check["outcome"] == "failed" and not check["cause"]:
+            lost = ABSENT_LIBRARY.search(check["summary"])
+            cause = absent_cause(lost.group(1), Loader(), run.facts) if lost else None
+            check["cause"] = cause or "expect-mismatch"
+    default_judge(run)
+
+
+@stage("imports", layer="imports", timeout=300, judge=judge_imports)
+def imports_stage(ctx):
+    """Execute in one process, in order, what the expectation says that code here imports."""
+    sys.argv[:] = [""]  # some modules read the arguments of the program
+    told, open_ = {}, []
+    for text in ctx.facts["imports_asked"]:
+        module, _, name = text.partition(":")
+        statement = "from %s import %s" % (module, name) if name else "import %s" % module
+        told[statement] = None
+        try:
+            with ctx.call(statement):
+                exec(statement, {})  # the expectation's reader takes names alone
+        except BaseException as error:
+            last = "".join(traceback.format_exception_only(type(error), error)).strip()
+            told[statement] = shorten(last)
+            if _NO_DRIVER.search(last) and ctx.facts.get("gpu_state", "none") == "none":
+                open_.append(statement)
+    failed = [one for one in told if told[one] and one not in open_]
+    if failed:
+        more = "; and %d more of %d imports fail" % (len(failed) - 1, len(told)) if len(failed) > 1 else ""
+        text = "%s: %s%s" % (failed[0], told[failed[0]], more)
+        ctx.fails("F08", text, evidence={"imports": told})
+    elif open_:
+        text = "%s: %s: not decided without the driver, and there is no GPU here"
+        ctx.not_run("F08", text % (open_[0], told[open_[0]]), {"imports": told})
+    else:
+        ctx.passed("F08", "%d imports that were asked for run" % len(told), {"imports": told})
 
 
 # -- suites: each in each framework has a child of its own, and ends by its own limit
@@ -387,12 +438,13 @@ for _suite in SUITE_CHECKS:
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)
-REGISTERED += (kernels_stage, library_stage, convolution_stage, coimport_stage, suite_stage)
+REGISTERED += (kernels_stage, library_stage, convolution_stage, coimport_stage, imports_stage, suite_stage)
 
 
 def run_all(program):
     """Run the stages; returns (checks, libraries)."""
     checks, libraries = [], {}
+    program.facts["imports_asked"] = list((program.options.get("expect") or {}).get("imports") or ())
     program.facts["suites_asked"] = list(program.options.get("suites") or ())
     program.facts["suites_suggested"] = list(program.options.get("suggested") or ())
     program.facts["suggested_until"] = time.time() + SUGGESTED_SECONDS
@@ -432,6 +484,8 @@ def in_order():
 
 def _wanted(row, only, facts):
     if row.module and row.name not in facts.get("installed", {}):
+        return False
+    if row.layer == "imports" and not facts["imports_asked"]:
         return False
     if row.layer == "suite" and row.name not in facts["suites_asked"] + facts["suites_suggested"]:
         return False

@@ -129,5 +129,12 @@ def test_the_probe_is_told_of_compilers_alone_where_there_are_some():
     assert b"compilers" not in of(recipe_cells.ROOTFS_WHEELS).files["expect.json"].content
 
 
+def test_the_probe_is_told_what_code_imports_alone_where_the_cell_says_so():
+    pinned = change(recipe_cells.ROOTFS_WHEELS, imports=("moviepy.editor", "openai:OpenAI"))
+    asked = json.loads(of(pinned).files["expect.json"].content)
+    assert asked["imports"] == ["moviepy.editor", "openai:OpenAI"]
+    assert b"imports" not in of(recipe_cells.ROOTFS_WHEELS).files["expect.json"].content
+
+
 def recipe_python():
     return StandalonePython(version="3.10.9", build="20261110", file="python.tar.gz", sha256="0" * 64, size=1)

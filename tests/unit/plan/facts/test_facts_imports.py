@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -612,3 +613,99 @@ def test_an_import_that_a_module_ends_is_refused_with_what_mends_it(cell, tmp_pa
         "taker 1.0 raises ImportError (too new) when it is imported: the import ends; take another release "
         "of taker or of giver"
     )
+
+
+def own(cell: Cell, *imports: str) -> Cell:
+    return replace(cell, pip=("giver",), imports=imports)
+
+
+GIVER = {
+    "giver/__init__.py": "from giver.new import Maker\n",
+    "giver/new.py": "class Maker:\n    pass\n",
+    "giver/lazy.py": "def __getattr__(name):\n    return name\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("imports", "said"),
+    [
+        (("giver.new", "giver:Maker", "giver:new", "giver.new:Maker", "json:loads", "giver.lazy:Any"), []),
+        (("giver.editor",), ["names giver.editor, which giver 2.0 does not have: take another release"]),
+        (("giver.editor:clip",), ["names giver.editor, which giver 2.0 does not have"]),
+        (
+            ("giver:Gone", "giver.new", "giver:Lost"),
+            ["names giver.Gone, which giver 2.0", "names giver.Lost, which giver 2.0 does not have"],
+        ),
+        (
+            ("collections:Mapping",),
+            ["names collections.Mapping, which Python 3.12 does not have: take another Python"],
+        ),
+        (("imp",), ["names imp, which Python 3.12 does not have"]),
+        (("cv2",), ["nothing in the lock brings: add opencv-python or opencv-python-headless or"]),
+        (
+            ("absent.part",),
+            ["names absent, which nothing in the lock brings: add the package that has absent"],
+        ),
+    ],
+)
+def test_what_the_cell_s_own_code_imports_is_proven(cell, tmp_path, imports, said) -> None:
+    found = judged(own(cell, *imports), tmp_path, wheel("giver", "2.0", GIVER), base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * len(said)
+    for (_, text), words in zip(found, said, strict=True):
+        assert text.startswith("`imports` names ")
+        assert words in text
+
+
+def test_what_cannot_be_decided_of_own_imports_is_not_told(cell, tmp_path) -> None:
+    """A registry's base may have any package; a module that may put names together has any name."""
+    taken = own(cell, "absent", "giver.lazy:Any")
+    found = judged(taken, tmp_path, wheel("giver", "2.0", GIVER), base=lock_registry_base())
+    assert found == []
+    assert judged(own(cell), tmp_path / "none", wheel("giver", "2.0", GIVER)) == []
+
+
+def test_own_imports_come_to_what_a_package_s_import_does_not(cell, tmp_path) -> None:
+    """torchtext's own import is sound, and that of a part of it takes what the other wheel has no more."""
+    taker = wheel(
+        "taker", "1.0", {"taker/__init__.py": "a = 1\n", "taker/data/__init__.py": "from giver import gone\n"}
+    )
+    givers = wheel("giver", "2.0", {"giver/__init__.py": ""})
+    ((outcome, text),) = judged(replace(cell, imports=("taker.data",)), tmp_path, taker, givers)
+    assert outcome == "impossible"
+    assert text.startswith(
+        "taker 1.0, which `imports` names, imports giver.gone, which giver 2.0 does not have"
+    )
+
+
+@pytest.mark.parametrize(
+    ("put", "is_refused"),
+    [
+        ("sys.modules['pkg_resources'] = object()", True),  # openai 0.28
+        ("sys.modules['giver.editor'] = object()", False),
+        ("sys.modules[__name__ + '.editor'] = object()", False),
+        ("for one in sys.argv:\n    sys.modules[f'giver.{one}'] = object()", False),
+        ("for one in sys.argv:\n    sys.modules[one] = object()", False),
+    ],
+)
+def test_a_module_that_is_put_among_the_interpreter_s_may_be_meant(cell, tmp_path, put, is_refused) -> None:
+    giver = wheel("giver", "2.0", {"giver/__init__.py": f"import sys\n{put}\n"})
+    found = judged(own(cell, "giver.editor"), tmp_path, giver, base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
+def test_a_list_of_packages_is_refused_for_its_own_imports_too(cell, tmp_path) -> None:
+    listed = replace(own(cell, "giver.editor"), dependencies="listed")
+    ((outcome, _),) = judged(listed, tmp_path, wheel("giver", "2.0", GIVER))
+    assert outcome == "impossible"
+
+
+def test_a_namespace_of_several_wheels_has_its_modules_and_nothing_else(cell, tmp_path) -> None:
+    """cuda-bindings 13 and cuda-pathfinder share the folder ``cuda``, where cudart was until 12."""
+    one = wheel("giver", "13.0", {"space/bindings/__init__.py": ""})
+    other = wheel("taker", "1.0", {"space/pathfinder/__init__.py": ""})
+    taken = own(cell, "space.bindings", "space:pathfinder", "space:cudart", "space.nvrtc")
+    found = judged(taken, tmp_path, one, other, base=rootfs())
+    assert [text.partition(":")[0] for _, text in found] == [
+        f"`imports` names space.{name}, which nothing in the lock brings" for name in ("cudart", "nvrtc")
+    ]
+    assert judged(taken, tmp_path / "base", one, other, base=lock_registry_base()) == []

@@ -213,6 +213,15 @@ def test_a_lock_that_cannot_be_read_is_not_called_damaged(monkeypatch: pytest.Mo
     assert caught.value.hint is None
 
 
+def test_imports_make_a_lock_stale_and_none_keeps_the_old_one() -> None:
+    """What code imports is proven of a set when it is resolved."""
+    cell = lock_cell("a")
+    wanted = dataclasses.replace(cell, imports=("moviepy.editor",))
+    assert "imports" not in cell.inputs()
+    assert status(wanted, merge_in_memory(cell)) is LockStatus.STALE
+    assert status(wanted, merge_in_memory(wanted)) is LockStatus.FRESH
+
+
 def test_compilers_make_another_lock_and_none_keeps_the_old_one() -> None:
     cell = lock_cell("a", apt=("git",))
     wanted = dataclasses.replace(cell, compilers=True)

@@ -382,6 +382,16 @@ def test_the_suites_are_those_of_the_probe(tmp_path):
     assert f"there are: {', '.join(SUITES)}\n" in asked.stderr
 
 
+def test_imports_of_a_cell_come_after_those_of_the_defaults(load_text):
+    (cell,) = load_text(
+        "version: 1\nname: x\ndefaults:\n  imports: [moviepy.editor]\ninclude:\n"
+        "  - {framework: numpy==1.26.4, python: '3.11', base: rootfs:debian/bookworm, cuda: none,\n"
+        "     imports: [openai:OpenAI, moviepy.editor]}\n"
+    ).cells
+    assert cell.imports == ("moviepy.editor", "openai:OpenAI")
+    assert '    imports: ["moviepy.editor", "openai:OpenAI"]' in entry(cell)
+
+
 @pytest.mark.parametrize(
     ("line", "wanted"), [("", False), ("compilers: true", True), ("compilers: false", False)]
 )

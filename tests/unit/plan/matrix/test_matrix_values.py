@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import MatrixError
 from builder.plan.matrix import values
-from builder.plan.matrix.values import BASE, FRAMEWORK, REQUIREMENT, BadValue, parse_reference
+from builder.plan.matrix.values import BASE, FRAMEWORK, IMPORT, REQUIREMENT, BadValue, parse_reference
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -126,6 +126,29 @@ def test_another_tool_s_spelling_is_understood(text, hint):
     with pytest.raises(BadValue) as caught:
         REQUIREMENT.check(text)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("import moviepy.editor", "did you mean 'moviepy.editor'?"),
+        ("import moviepy.editor as mp", "did you mean 'moviepy.editor'?"),
+        ("from openai import OpenAI", "did you mean 'openai:OpenAI'?"),
+        ("from cuda import cudart, nvrtc", "did you mean 'cuda:cudart' and 'cuda:nvrtc'?"),
+        ("from a import *", "did you mean 'a'?"),
+        ("openai: OpenAI", "did you mean 'openai:OpenAI'?"),
+        ("openai:OpenAI.chat", "did you mean 'openai:OpenAI'?"),
+        ("moviepy/editor.py", "did you mean 'moviepy.editor'?"),
+        ("opencv-python", "a module as code imports it"),
+        (".relative", "a module as code imports it"),
+        ("moviepy==1.0.3", "a module as code imports it"),
+        ("a.class", "write it as code does"),
+    ],
+)
+def test_another_spelling_of_an_import_is_understood(text, meant):
+    with pytest.raises(BadValue) as caught:
+        IMPORT.check(text)
+    assert caught.value.hint.startswith(meant)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
-from builder.plan.resolve.project_files import from_pylock, from_pyproject
-from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_notebook, from_requirements
+from builder.plan.resolve.project_files import from_notebook, from_pylock, from_pyproject
+from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_requirements
 
 HASH = "sha256:" + "0" * 64
 
@@ -201,6 +201,25 @@ def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_p
         assert words in told
     assert "tensorflow==2.8.2: replaced by tensorflow==2.9.1" in told
     assert len(found.notes) == 5
+
+
+def test_what_the_code_of_a_notebook_certainly_imports(tmp_path) -> None:
+    """A ``try`` or an ``if`` may leave an import out, and what Python 2 printed nobody reads."""
+    notebook(
+        tmp_path / "n.ipynb",
+        "!pip install torch moviepy\nimport moviepy.editor as mp, os",
+        "from torch.utils.data import DataLoader, Dataset\nif True:\n    import x.y\nfrom . import own",
+        "try:\n    import apex.amp\nexcept ImportError:\n    pass",
+        "print 1\nimport old.part",
+        "%matplotlib inline\nfrom moviepy.video.fx import *\n!ls",
+    )
+    assert from_notebook(tmp_path / "n.ipynb").imports == [
+        "moviepy.editor",
+        "os",
+        "torch.utils.data:DataLoader",
+        "torch.utils.data:Dataset",
+        "moviepy.video.fx",
+    ]
 
 
 def test_what_is_no_notebook(tmp_path) -> None:

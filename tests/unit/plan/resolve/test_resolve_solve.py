@@ -473,3 +473,26 @@ def test_a_card_is_told_against_the_newest_release_of_an_old_python() -> None:
         "torch==1.13.1, the newest for the rest: CUDA 11 serves compute capability 3.5 to 9.0; RTX5090 has "
         "12.0"
     )
+
+
+def test_cells_have_what_the_source_imports_of_packages_that_are_asked_for(tmp_path) -> None:
+    """matplotlib is on Colab, whoever installs it; a package under a marker that fails is in no image."""
+    imports = (
+        "torch.utils.data:DataLoader",
+        "torch",
+        "matplotlib.pyplot",
+        "cv2.dnn",
+        "moviepy.editor",
+        "old.x",
+    )
+    asked = ("torch==2.3.0", "opencv-python", "moviepy", "old; python_version < '3.0'")
+    found = proposals(*asked, python="3.11", imports=imports)[0]
+    assert found.cell.imports == ("cv2.dnn", "moviepy.editor", "torch.utils.data:DataLoader")
+    path = tmp_path / "m.yaml"
+    path.write_text(to_matrix_yaml([found]))
+    assert load(path).cells[0].imports == found.cell.imports
+
+
+def test_a_framework_s_import_is_that_of_its_package_whatever_it_is_called() -> None:
+    demand = demanded("onnxruntime-gpu", imports=("onnxruntime.capi", "onnx.helper"))
+    assert solve.imports_into(demand, ()) == ("onnxruntime.capi",)

@@ -15,6 +15,7 @@ from rtbuild_command import called
 from builder.cli.commands import resolve as command
 from builder.core.errors import CellError, FaultError, NoSolutionError, NothingPossibleError, NotKnownError
 from builder.core.import_outcomes import Missing
+from builder.core.import_set import OWN
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules.finding import Finding, Outcome
@@ -468,7 +469,12 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "bound"), [({"older": "0.36.2"}, "giver<=0.36.2"), ({"generated": "3.18.0"}, "giver<4")]
+    ("told", "bound"),
+    [
+        ({"older": "0.36.2"}, "giver<=0.36.2"),
+        ({"older": "0.36.2", "taker": OWN, "root": OWN}, "giver<=0.36.2"),
+        ({"generated": "3.18.0"}, "giver<4"),
+    ],
 )
 def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
     monkeypatch, told: dict[str, str], bound: str
@@ -478,9 +484,8 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
     """
     demand = demanded("torch", python="3.12")
     (proposal, *_) = search(demand).possible
-    gone = Missing(
-        "taker", 1, "giver", "gone", root="taker", taker="taker", path="taker.py", giver="giver", **told
-    )
+    about = {"root": "taker", "taker": "taker", "path": "taker.py", "giver": "giver", **told}
+    gone = Missing("taker", 1, "giver", "gone", **about)
 
     class Anything:
         def with_extra(self, _urls):

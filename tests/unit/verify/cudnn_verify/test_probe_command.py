@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -115,6 +116,65 @@ def test_the_variable_names_an_expectation_too(probe, tmp_path):
     report = json.loads(done.stdout)
     assert (done.returncode, report["cause"]) == (20, "expect-mismatch")
     assert report["differences"][0]["what"] == "python"
+
+
+@pytest.mark.parametrize(
+    ("module", "imports", "outcome", "summary"),
+    [
+        (
+            "",
+            ["json.decoder", "code_of:there", "code_of.part", "code_of:part"],
+            "passed",
+            "4 imports that were",
+        ),
+        ("", ["code_of.editor"], "failed", "import code_of.editor: ModuleNotFoundError: No module named"),
+        (
+            "",
+            ["code_of:Gone", "json", "code_of.lost"],
+            "failed",
+            "from code_of import Gone: ImportError: cannot import name .*; and 1 more of 3 imports fail$",
+        ),
+        ("raise SystemExit(3)", ["code_of"], "failed", "import code_of: SystemExit: 3"),
+        ("import os; os.abort()", ["json", "code_of"], "failed", "killed by signal 6"),
+        (
+            "raise ImportError('libcuda.so.1: cannot open shared object file: No such file')",
+            ["code_of"],
+            "not_run",
+            "import code_of: ImportError: libcuda.so.1: cannot open shared object file",
+        ),
+        (
+            "raise OSError('libnowhere.so.1: cannot open shared object file: No such file')",
+            ["code_of"],
+            "failed",
+            "import code_of: OSError: libnowhere.so.1",
+        ),
+    ],
+)
+def test_what_code_imports_is_executed(probe, tmp_path, module, imports, outcome, summary):
+    """Without a card, too. A crash names the import in which the process died."""
+    folder = tmp_path / "path" / "code_of"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(f"there = 1\n{module}\n")
+    (folder / "part.py").touch()
+    wanted = tmp_path / "expect.json"
+    wanted.write_text(json.dumps({"schema": 1, "imports": imports}))
+    done = probe.run("--json", "--expect", str(wanted), env={"PYTHONPATH": str(folder.parent)})
+    report = json.loads(done.stdout)
+    (check,) = [one for one in report["checks"] if one["id"] == "F08"]
+    assert (check["outcome"], report["verdict"]) == (
+        outcome,
+        "broken" if outcome == "failed" else "unverified",
+    )
+    assert re.match(summary, check["summary"])
+    assert "code_of" in check["summary"] or outcome == "passed"
+    causes = {"libnowhere": "system-library-missing", "abort": "crash"}
+    wanted_cause = next((cause for word, cause in causes.items() if word in module), "expect-mismatch")
+    assert report["cause"] == (wanted_cause if outcome == "failed" else None)
+
+
+def test_nothing_is_imported_that_nobody_asks_for(probe):
+    report = json.loads(probe.run("--json").stdout)
+    assert not [one for one in report["checks"] if one["id"] == "F08"]
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
