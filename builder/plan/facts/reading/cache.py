@@ -123,6 +123,11 @@ class ReadingCache:
         bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
         return self.with_proofs(bare, wheels, self._read_imports(cell, wheels, None, index))
 
+    def known_links(self, cell: Cell, wheels: Sequence[Wheel]) -> Truth:
+        """As :meth:`read_set`, of the wheels' libraries alone that were read before; no index is asked."""
+        bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
+        return replace(bare, links=tuple(filter(None, map(self._links_of, wheels))))
+
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none
 
