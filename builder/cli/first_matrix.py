@@ -75,7 +75,9 @@ def wishes(
     if not found.wishes:
         raise UsageError(
             "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
-            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
+            hint="a repository is cloned first, and its files are read: `rtbuild resolve -r requirements.txt`"
+            if any("://" in text for text in arguments)
+            else "as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
         )
     return found.merged()
 

@@ -43,6 +43,10 @@ def ask_probe(*arguments: str, said: str | None = None) -> int:
             near = difflib.get_close_matches(arguments[-1], causes.split(", "), n=3)
             message += f"; did you mean {' or '.join(near)}?" * bool(near)
             hint = _about(arguments[-1])
+        elif "--read" in arguments and message.startswith("cannot read"):
+            hint = (
+                f"a file is read by its path, and a message in quotes, with all of its words; {HOW_TO_PROBE}"
+            )
         raise UsageError(message, hint=hint)
     if done.stderr:
         say(done.stderr.removesuffix("\n"))

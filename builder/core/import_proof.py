@@ -54,8 +54,8 @@ def missing(
     most = {root: _most(outcomes, root, left) for root in aside}
     pairs = set[tuple[str, ...]]()
     for one in found:
-        pair = one.taker, one.giver or (one.library if one.ends else one.lacked)
-        pair = (*pair, one.lacked) if one.taker == OWN else pair
+        own = (one.lacked,) if one.taker == OWN else ()
+        pair = (one.taker, one.giver or (one.library if one.ends else one.lacked), *own)
         if left.issuperset(_lacks(every, one)) and pair not in pairs:
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 COLLECTION = tomllib.loads(Path(__file__).with_name("repositories.toml").read_text())["repository"]
 SECONDS = 900
 ORDER = ("wrong", "served", "near", "locks")
-NOT_LOST = ("writes the same files", PYTHONS_OWN)
+NOT_LOST = ("write the same files", PYTHONS_OWN)
 
 
 def answer(folder: Path, file: str) -> tuple[str, str]:

@@ -4,13 +4,26 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show
+from builder.cli.boundary import command_line
+from builder.cli.console import (
+    Case,
+    CaseStatus,
+    Terminal,
+    counted,
+    human_bytes,
+    junit_xml,
+    print_json,
+    say,
+    show,
+)
 from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
+from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
@@ -49,6 +62,7 @@ def check(
     fix: bool = opt.of(
         "--fix: Exclude impossible cells in their files, with the nearest possible ones.", False
     ),
+    junit: Path | None = opt.of("--junit FILE: Write the answers as JUnit XML; what is unknown is skipped."),
     json_: bool = opt.JSON,
     verbose: int = opt.VERBOSE,
 ) -> int:
@@ -59,6 +73,10 @@ def check(
     refused = [cell.id for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
     helpless += [cell.id for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
+    if junit is not None:
+        cases = [_case(cell, findings) for cell, findings in found.items()]
+        with opt.writing(junit):
+            write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
     if json_:
         print_json(_document(cells, found, read_, unproven), "cells")
         return 1 if helpless else 0
@@ -84,6 +102,24 @@ def check(
     if refused:
         show(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why")
     return 1 if helpless else 0
+
+
+def _case(cell: Cell, findings: Sequence[Finding]) -> Case:
+    """A cell's answer as a test case: skipped if it is unknown, an error if it could not be judged."""
+    outcome = Outcome.of(findings)
+    mine = [one for one in findings if one.outcome is outcome and outcome is not Outcome.POSSIBLE]
+    status = {Outcome.IMPOSSIBLE: CaseStatus.FAILED, Outcome.UNKNOWN: CaseStatus.SKIPPED}.get(outcome)
+    fault = findings[:1] and findings[0].rule == FAULT
+    first = mine[0] if mine else None
+    return Case(
+        suite=cell.matrix,
+        name=cell.id,
+        status=CaseStatus.ERROR if fault else status or CaseStatus.PASSED,
+        word=outcome.answer,
+        kind=first.rule if first is not None else "",
+        message=first.message.partition("\n")[0] if first is not None else "",
+        text="\n".join(f"{one.rule}: {one.message}" for one in mine),
+    )
 
 
 def _of_kernels(found: Mapping[Cell, Sequence[Finding]]) -> Iterator[str]:

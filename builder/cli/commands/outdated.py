@@ -12,7 +12,7 @@ from builder.cli.console import print_json, say, show
 from builder.core.errors import MissingToolError, StaleLockError, UsageError
 from builder.core.model import Cell, Matrix
 from builder.pipeline import Locks
-from builder.plan.lock import Outdated
+from builder.plan.lock import Outdated, newer_releases
 from builder.release.audit import Today, resolve
 from builder.release.catalogue import tags_by_digest
 from builder.sources.oci import Registry, parse_reference
@@ -84,7 +84,8 @@ def _of_matrix(
         try:
             (pinned,) = locks.fresh([cell])
         except StaleLockError as problem:
-            yield cell.id, Outdated(changes=(), unknown=(problem.message,))
+            unknown, releases = (problem.message,), tuple(newer_releases(cell))
+            yield cell.id, Outdated(changes=(), unknown=unknown, releases=releases)
         else:
             say(f"{cell.id}: asking what is newer")
             told = today.of_lock(pinned)
@@ -129,6 +130,7 @@ def _document(cell: str, found: Outdated) -> dict[str, Any]:
         "cell": cell,
         "changes": [vars(change) for change in found.changes],
         "held": [vars(change) for change in found.held],
+        "releases": list(found.releases),
         "unknown": list(found.unknown),
         "unasked": list(found.unasked),
         "lists": {one.suite: datetime.fromtimestamp(one.date, UTC).isoformat() for one in found.lists},
@@ -147,5 +149,6 @@ def _page(found: Mapping[str, Outdated]) -> Iterator[str]:
             yield f"  {change.kind:<9} {change.name} {versions}{f': {change.why}' if change.why else ''}"
         for held in one.held:
             yield f"  held      {held.name} {held.locked} → {held.newer}: {held.why}"
+        yield from (f"  release   {text}" for text in one.releases)
         yield from (f"  unknown   {text}" for text in one.unknown if text not in shared)
         yield from (f"  unasked   {text}" for text in one.unasked)

@@ -40,13 +40,19 @@ def diagnose(
     """Say which line of a text names which cause, and what mends it; nothing leaves this machine."""
     if print_knowledge:
         return ask_probe("--print-knowledge")
-    if not files and sys.stdin.isatty():
+    if (not files and sys.stdin.isatty()) or (files and not any(name.strip() for name in files)):
         raise UsageError(
             "there is nothing to read",
             hint="name a log, a notebook or a list of packages, or pipe it: python train.py 2>&1 | "
             f"rtbuild diagnose -; {HOW_TO_PROBE}",
         )
     named = files or ["-"]
+    address = next((name for name in named if re.fullmatch(r"https?://\S+", name.strip())), None)
+    if address is not None:
+        raise UsageError(
+            f"{address} is an address, and nothing is fetched",
+            hint="what it shows is read as a file, or piped: curl -sL ADDRESS | rtbuild diagnose -",
+        )
     texts = [name for name in named if _is_message(name)]
     if texts and "-" in named:
         raise UsageError("a message in quotes and - exclude each other", hint="pipe all of it, or none")

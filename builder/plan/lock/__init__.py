@@ -7,6 +7,7 @@ if TYPE_CHECKING:
         LockChange as LockChange,
         Outdated as Outdated,
         in_order as in_order,
+        newer_releases as newer_releases,
         outdated as outdated,
     )
     from .export import (

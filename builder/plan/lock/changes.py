@@ -17,8 +17,9 @@ from packaging.version import Version
 
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, PackageIndexError, RtbuildError
-from builder.core.model import Pinned, RegistryBase, RootfsBase, Wheel
-from builder.core.versions import canonical, requirement
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.versions import canonical, release, requirement, short
+from builder.core.versions import pinned as exact
 from builder.plan.facts.reading import ReadingCache, framework_texts
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
@@ -59,6 +60,10 @@ class Outdated:
     """Release files of Debian's archives, by which the packages of a rootfs were judged."""
     held: tuple[LockChange, ...] = ()
     """Newer versions that cannot be taken: the set's own packages, or its matrix, ask for another one."""
+    answered: bool = False
+    """Whether an archive, an index or a registry answered at all."""
+    releases: tuple[str, ...] = ()
+    """Where the frameworks stand among their releases on record, a sentence each: no update of a lock."""
 
     @property
     def summary(self) -> str:
@@ -67,7 +72,8 @@ class Outdated:
             counts = Counter(change.kind for change in self.changes)
             return ", ".join(f"{kind} {counts[kind]}" for kind in KINDS if counts[kind])
         if self.unknown:
-            return "not known"
+            left = f"nothing newer in what answered, {len(self.unknown)} open"
+            return left if self.answered else "not known"
         held, unasked = " that the set takes" * bool(self.held), " in what was asked" * bool(self.unasked)
         return f"nothing newer{held}{unasked}"
 
@@ -143,7 +149,34 @@ def outdated(
         unasked=unasked,
         lists=tuple(lists),
         held=in_order(held),
+        answered=bool(lists) or not all(isinstance(files, str) for files in pages.values()),
+        releases=tuple(newer_releases(pinned.cell)),
     )
+
+
+def newer_releases(cell: Cell) -> Iterator[str]:
+    """Of each framework of a cell the newest patch, and the newest release, on record that has a wheel for
+    its Python and platform; of one whose version is not on record nothing.
+    """
+    for parsed in filter(None, map(requirement, cell.frameworks)):
+        name, version = canonical(parsed.name), (exact(parsed) or "").partition("+")[0]
+        if not load().is_framework(name) or not load().table(name).of(version, name):
+            continue
+        table = load().table(name)
+        fitting = {
+            row.version
+            for row in table.rows
+            if row.distribution == name and cell.python in row.python and cell.platform in row.platforms
+            if row.yanked is None
+        }
+        line = [other for other in fitting if short(other, 2) == short(version, 2)]
+        if not line or version not in fitting:
+            continue
+        patch, newest = max(line, key=release), max(fitting, key=release)
+        is_it = "is" if release(patch) == release(version) else f"is behind {patch},"
+        text = f"{table.title} {version} {is_it} the newest patch of {short(version, 2)}"
+        last = "" if short(newest, 2) == short(version, 2) else f"; the newest release is {newest}"
+        yield f"{text} for Python {cell.python}{last}"
 
 
 def in_order(changes: Iterable[LockChange]) -> tuple[LockChange, ...]:

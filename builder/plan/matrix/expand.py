@@ -59,7 +59,7 @@ def _for_resolve(path: Path, text: str) -> str:
     kinds = {
         "--pyproject": path.suffix == ".toml",
         "--notebook": path.suffix == ".ipynb",
-        "-r": path.suffix in {".txt", ".in"},
+        "-r": path.suffix in {".txt", ".in"} or re.match(r"(?i)(?:ARG .*\n+)*FROM \S", text) is not None,
         "--conda": re.search(r"^dependencies:", text, re.MULTILINE) is not None,
     }
     option = next((name for name, is_one in kinds.items() if is_one), None)

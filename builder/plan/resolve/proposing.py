@@ -119,7 +119,11 @@ def propose(
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {_named(demand.companions)} brings")
-            demand = _with_brought(demand, index)
+            try:
+                demand = _with_brought(demand, index)
+            except (UsageError, NoSolutionError) as problem:  # what was left out may have been the framework
+                problem.message = "\n  ".join((problem.message, *asked.notes))
+                raise
         names = _named(demand.frameworks)
         note(f"asking the index about {names}" if index is not None else f"asking the tables about {names}")
         offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
@@ -153,6 +157,7 @@ def propose(
         if all(one.cell.cuda.provider == "none" for one in standing):
             names = ", ".join(standing[0].cell.frameworks)
             asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
+        asked.notes += _of_extras(standing[0], demand)
         text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
@@ -261,6 +266,31 @@ def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[s
         if name in newest and release(version) < release(newest[name]):
             beside = _named(demand.companions)
             yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
+
+
+def _of_extras(best: Proposal, demand: Demand) -> Iterator[str]:
+    """That the first proposal's framework brings CUDA by another extra than the one that is asked for, which
+    older releases had.
+    """
+    taken = {canonical(parsed.name): parsed for parsed in map(Requirement, best.cell.frameworks)}
+    for wish in demand.frameworks:
+        asked, mine = set(map(canonical, wish.parsed.extras)), taken.get(wish.name)
+        rows = load().table(wish.name).of(pinned(mine) or "") if mine is not None else []
+        here = {extra for row in rows for extra in (*row.extras, *row.aliases)}
+        if mine is None or not mine.extras:
+            continue
+        other = asked - here - set(map(canonical, mine.extras))
+        gone = sorted(extra for extra in other if any(row.is_named_by(extra) for row in rows))
+        if not gone:
+            continue
+        had = [row.version for row in load().table(wish.name).rows if {*gone} <= {*row.extras}]
+        last = (
+            f"; the last one on record that does by {', '.join(gone)} is {max(had, key=release)}"
+            if had
+            else ""
+        )
+        said = f"{wish} ({wish.place}) is taken as {mine}"
+        yield f"{said}: this release brings the same CUDA by that extra{last}"
 
 
 def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:
@@ -458,15 +488,15 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         return replace(demand, frameworks=alone, companions=())
     if not found:
         if index is None:
-            text = f"{names} names no framework that is on record, and --offline asks no index"
-            raise UsageError(text, hint=_NO_PACKAGE)
+            text = f"{_of_no_framework(demand)}, and --offline asks no index"
+            raise UsageError(text, hint=f"name it, as in {_with_torch(demand)}; {_NO_PACKAGE}")
         found = _brought_on_any(demand, index)
     if not found and alone:
         others = tuple(wish for wish in demand.companions if wish not in alone)
         return replace(demand, frameworks=alone, companions=others)
     if not found:
         raise UsageError(
-            f"{names} brings no framework that is on record",
+            f"{_file_of(demand) or names} brings no framework that is on record",
             hint=f"name the one that they need, as in {_with_torch(demand)}: "
             f"{', '.join(sorted(load().frameworks))}; {_NO_PACKAGE}",
         )
@@ -491,12 +521,29 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
             return brought(index, demand, python)
         except NoSolutionError as problem:
             problems.append(problem)
-    hint = f"{problems[0].hint}; the framework itself may be named beside: {_with_torch(demand)}"
-    raise NoSolutionError(problems[0].message, hint=hint) from problems[0]
+    text = f"{_of_no_framework(demand)}, and which one its packages bring is not known: {problems[0].message}"
+    hint = f"name the framework beside: {_with_torch(demand)}; {problems[0].hint}"
+    raise NoSolutionError(text, hint=hint) from problems[0]
+
+
+def _of_no_framework(demand: Demand) -> str:
+    """The file of all requirements, or they themselves, of which none is a framework on record."""
+    file = _file_of(demand)
+    return f"{file or _named(demand.companions)} names no framework that is on record"
+
+
+def _file_of(demand: Demand) -> str | None:
+    """The requirements file or Dockerfile that all requirements stand in; None if there is none."""
+    files = {wish.place.rpartition(":")[0] for wish in demand.companions if re.search(r":\d+$", wish.place)}
+    alone = len(files) == 1 and all(re.search(r":\d+$", wish.place) for wish in demand.companions)
+    file = files.pop() if alone else None
+    return None if file is None or file.endswith((".toml", ".ipynb", ".yml", ".yaml")) else file
 
 
 def _with_torch(demand: Demand) -> str:
     """The command line for the same beside PyTorch: with the packages, if they are few."""
+    if (file := _file_of(demand)) is not None:
+        return f"`{shlex.join(['rtbuild', 'resolve', 'torch', '-r', file])}`"
     words = ["rtbuild", "resolve", "torch", *map(str, demand.companions)]
     return f"`{shlex.join(words)}`" if len(words) <= _WORDS else "`rtbuild resolve torch` with the same"
 

@@ -25,7 +25,7 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
+from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]
@@ -162,12 +162,12 @@ def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | N
 
 def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:
     """The cell with the closest releases in place of the named ones."""
-    bound = [wish for wish in demand.frameworks if wish.parsed.specifier]
+    bound = [wish for wish in demand.frameworks if wish.parsed.specifier or wish.parsed.extras]
     named = [wish for wish in bound if f"{wish} ({wish.place})" in names]
     tried = list[Demand]()
     for opened in zip(*map(_opened, named), strict=True):
         others = dict(zip(named, opened, strict=True))
-        near = {other.name: _meant_version(wish.parsed) for wish, other in others.items()}
+        near = {other.name: meant_version(wish) for wish, other in others.items()}
         freed = replace(demand, frameworks=tuple(others.get(wish, wish) for wish in demand.frameworks))
         if freed in tried:
             continue
@@ -182,12 +182,6 @@ def _opened(wish: NamedRequirement) -> Iterator[NamedRequirement]:
     yield wish.bound("")
     yield wish.bound("", extras=False)
     yield replace(wish, parsed=Requirement(load().table_name(wish.name)))
-
-
-def _meant_version(parsed: Requirement) -> str:
-    """The version that a requirement is about: the one that it pins, else its lower bound, else any other."""
-    bound = pinned(parsed) or lower_bound(parsed)
-    return bound or min(clause.version.removesuffix(".*") for clause in parsed.specifier)
 
 
 def _only(demand: Demand, names: Sequence[str]) -> Demand:

@@ -11,7 +11,6 @@ https://docs.docker.com/reference/dockerfile/, https://nbformat.readthedocs.io/
 import codecs
 import contextlib
 import itertools
-import json
 import os
 import re
 import shlex
@@ -28,6 +27,7 @@ from builder.core.documents import CONTROL, read_file, redact, shown
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, apart, canonical, holds
 from builder.plan.facts.tables import load
+from builder.plan.resolve.dockerfile import base_image, commands, is_dockerfile
 from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
@@ -287,6 +287,9 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         if _is_folder(Path(text)) and (os.sep in text or not known):
             package = f"; for the package of that name write '{quoted(text)}>=0'" * (os.sep not in text)
             _refuse_folder(Path(text), package)
+        if "." in text and not known and _is_file(Path(text)):
+            said = f"the command line: {quoted(text)} is the name of a file, and no package"
+            raise UsageError(said, hint=f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads it as text")
         before = text
         found.add(text, "the command line")
     return found
@@ -300,6 +303,12 @@ def _option_for(name: str) -> str | None:
 def _is_folder(path: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):  # a name that no file can have
         return path.is_dir()
+    return False
+
+
+def _is_file(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return path.is_file()
     return False
 
 
@@ -335,7 +344,7 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         how = "in a circle" if resolved in above else "too deep"
         raise UsageError(f"{path}: requirements files name one another {how}")
     text = read_text(path)
-    if _is_dockerfile(path.name, text):
+    if is_dockerfile(path.name, text):
         _dockerfile(path, text, found)
         return
     _refuse_other(path, text)
@@ -397,69 +406,30 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
 
 
 def _dockerfile(path: Path, text: str, found: Wishes) -> None:
-    """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
+    """The packages of a Dockerfile's ``RUN pip install`` lines, and the framework or the Python that its
+    image brings. Raises UsageError without any.
+    """
     before, take_file = len(found.wishes), files_beside(path, found)
-    for number, image, cuda in _cuda_bases(text):
-        why = f"CUDA {cuda} is not taken over: the framework's build decides, and --driver bounds it"
-        found.note(f"{path}:{number}", f"FROM {image}", why)
-    for number, command in _commands(text):
+    for number, command in commands(text):
         install_line(command, f"{path}:{number}", found, take_file)
+    base = base_image(text)
+    if base is not None:
+        place, told = f"{path}:{base.line}", base.told.replace("FILE", str(path))
+        installed = [wish for wish in found.wishes[before:] if load().is_framework(wish.name)]
+        brings = load().table_name(Requirement(base.requirement).name) if base.requirement else None
+        again = next((wish for wish in installed if load().table_name(wish.name) == brings), None)
+        if again is not None:
+            told = f"what it brings is replaced by {again} ({again.place})"
+        elif base.requirement is not None:
+            found.add(base.requirement, place)
+        found.python = found.python or base.python
+        found.note(place, f"FROM {base.name}", told)
     if len(found.wishes) == before:
         raise nothing(
             f"{path} is a Dockerfile that installs nothing by pip",
             found,
             "lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
         )
-
-
-_INSTRUCTION = re.compile(r"\s*(?P<word>[A-Za-z]+)\s+(?P<rest>.*)", re.DOTALL)
-
-
-def _is_dockerfile(name: str, text: str) -> bool:
-    """By its name, or by a first instruction that only a Dockerfile has."""
-    if re.fullmatch(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:\..*)?", name, re.IGNORECASE):
-        return True
-    first = next((line for line in text.splitlines() if line.strip() and line.lstrip()[:1] != "#"), "")
-    return re.match(r"FROM\s+\S+(?:\s+AS\s+\S+)?\s*$", first) is not None
-
-
-def _commands(text: str) -> Iterator[tuple[int, str]]:
-    """The commands of ``RUN`` instructions, in the shell's or the list's form, each with its line."""
-    for number, instruction in _instructions(text):
-        found = _INSTRUCTION.fullmatch(instruction)
-        if found is None or found["word"].upper() != "RUN":
-            continue
-        rest = re.sub(r"^(?:--\w+=\S+\s+)+", "", found["rest"])
-        try:
-            words = json.loads(rest)
-        except ValueError:
-            words = None
-        yield number, " ".join(map(str, words)) if isinstance(words, list) else rest
-
-
-def _cuda_bases(text: str) -> Iterator[tuple[int, str, str]]:
-    """The images that a Dockerfile's stages stand on whose tag names a CUDA: line, image and CUDA."""
-    for number, instruction in _instructions(text):
-        found = re.match(
-            r"FROM\s+(?:--\S+\s+)*(?P<image>\S*cuda\S*?:v?(?P<cuda>\d+\.\d+)\S*)", instruction, re.IGNORECASE
-        )
-        if found is not None:
-            yield number, found["image"], found["cuda"]
-
-
-def _instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Instructions, joined where a line ends in a backslash, without comments and empty lines."""
-    joined, first = "", 0
-    for number, line in enumerate([*text.splitlines(), ""], 1):
-        if line.lstrip().startswith("#") or (joined and not line.strip() and number <= text.count("\n")):
-            continue
-        first = first if joined else number
-        if line.rstrip().endswith("\\"):
-            joined += line.rstrip()[:-1] + " "
-            continue
-        instruction, joined = (joined + line).strip(), ""
-        if instruction:
-            yield first, instruction
 
 
 def nothing(message: str, found: Wishes, hint: str) -> UsageError:
@@ -576,6 +546,9 @@ def read_text(path: Path) -> str:
         content = read_file(path, most=MOST_BYTES)
         encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
         return content.decode(encoding)
+    except UnicodeDecodeError as problem:
+        said = f"{path} is no text: its byte {problem.start} is none of UTF-8"
+        raise UsageError(said, hint="a picture, a PDF or an archive is not read; copy the text") from problem
     except (OSError, ValueError) as problem:
         said = f"{path}: {getattr(problem, 'strerror', None) or problem}"
         raise UsageError(said, hint=_beside(path)) from problem

@@ -109,18 +109,29 @@ def prove(
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
+                    if answer.unasked is not None and not one.cell.index:  # all others are on that index, too
+                        unasked += [replace(other, unasked=answer.unasked) for other in queue]
+                        queue = []
                     continue
                 refused[answer] = None
                 if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
                     queue = [other for other in queue if other.cell.index != one.cell.index]
+    if not standing and refused and demand.companions:
+        unasked = []  # what the resolver says against the others, it would say against these
+    return _best_first(standing, sorted(unasked, key=lambda one: place[one.cell]), place, limit), list(
+        refused
+    )
+
+
+def _best_first(
+    standing: list[Proposal], unasked: list[Proposal], place: Mapping[Cell, int], limit: int
+) -> list[Proposal]:
+    """What the resolver was asked about comes first; of the rest, only what is better keeps a place."""
     standing.sort(key=lambda one: not one.possible)  # what is known to be possible comes first
     if standing:
-        # what the resolver was asked about comes first; of the rest, only what is better keeps a place
         unasked = [one for one in unasked if place[one.cell] < place[standing[0].cell]]
         standing = standing[: limit - 1 if unasked and limit > 1 else limit]
-    elif refused and demand.companions:
-        unasked = []  # what the resolver says against the others, it would say against these
-    return [*standing, *unasked[: limit - len(standing)]], list(refused)
+    return [*standing, *unasked[: limit - len(standing)]]
 
 
 class _Files:
@@ -156,6 +167,7 @@ class _Files:
             if refused is not None:
                 return broken_set(refused)
             kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
+            proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
             return replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
@@ -177,6 +189,15 @@ class _Files:
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _with_known_apt(self, cell: Cell, wheels: Sequence[Wheel]) -> Cell:
+        """The cell with the Debian packages that those of its wheels lack that were read for other sets."""
+        while True:
+            found = check(cell, self.readings.known_links(cell, wheels), only=("links",))
+            apt = tuple(dict.fromkeys((*cell.apt, *(name for one in found for name in one.apt))))
+            if apt == cell.apt:
+                return cell
+            cell = replace(cell, apt=apt)
 
     def _with_apt(
         self, proposal: Proposal, wheels: Sequence[Wheel]
@@ -213,7 +234,9 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
         bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
         if bound and (one.generated or not one.aside) and canonical(one.giver) not in own:
             pip = asked_once(cell.pip, (f"{one.giver}{bound}",))
-            return replace(proposal, cell=replace(cell, pip=pip)) if pip != cell.pip else None
+            why = f"{one.giver}{bound}: {one.taker} imports what later releases have no more"
+            added = (*proposal.added, why)
+            return replace(proposal, cell=replace(cell, pip=pip), added=added) if pip != cell.pip else None
     return None
 
 
@@ -252,7 +275,9 @@ def _with_numpy_1(proposal: Proposal) -> Proposal | None:
         return None
     cell = on_numpy_1(proposal.cell)
     kept = tuple(one for one in proposal.findings if one.rule not in OF_NUMPY)
-    return replace(proposal, cell=cell, findings=kept) if cell is not None else None
+    why = "numpy<2: of a package beside it nobody read whether it was compiled for NumPy 2"
+    added = (*proposal.added, why)
+    return replace(proposal, cell=cell, findings=kept, added=added) if cell is not None else None
 
 
 def on_numpy_1(cell: Cell) -> Cell | None:

@@ -191,6 +191,8 @@ class Proposal:
     """The reason: the index did not answer, or nothing was to be asked."""
     sources: tuple[str, ...] = ()
     """Why packages of the cell are built from sources, one sentence for each."""
+    added: tuple[str, ...] = ()
+    """Why requirements of the cell's stand in it that nobody asked for, one sentence for each."""
     unproven: str | None = "the wheels' files were not read"
     """Why the proofs by links and imports do not tell all of the wheels; None if they let them pass."""
 
@@ -300,7 +302,20 @@ def judged(
         # they are for several CUDA majors, and refuse each other on every Python and base
         if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in findings[-1:]):
             hopeless = combination
-        yield combination, Proposal(cell=cell, findings=findings)
+        added = tuple(_why_added(combination, cell, demand))
+        yield combination, Proposal(cell=cell, findings=findings, added=added)
+
+
+def _why_added(combination: Combination, cell: Cell, demand: Demand) -> Iterator[str]:
+    """Why bounds of the frameworks' own rows are in the cell, which their metadata lacks."""
+    asked = {str(wish) for wish in demand.companions}
+    for row in (choice.row for choice in combination):
+        title = f"{load().table(row.distribution).title} {row.version}"
+        if row.numpy_abi == "1" and "numpy<2" in cell.pip and "numpy<2" not in asked:
+            yield f"numpy<2: {title} was compiled for NumPy 1, and with NumPy 2 it does not run"
+        for text in row.pip:
+            if text != "numpy<2" and text in cell.pip and text not in asked:
+                yield f"{text}: {title} does not say so itself, and newer releases break it"
 
 
 def _ways(
@@ -349,6 +364,8 @@ def _unread(wish: NamedRequirement, table: FrameworkTable, span: str) -> str:
         of = f"{table.title} {others[0].version}"
         none = f"the build {wish} ({wish.place}) is not on record"
         return f"{none}; of {of} there are: {builds or 'none with CUDA'}"
+    if lacks_extras(wish):
+        return _by_its_extras(wish, table)
     rows = [row for row in table.rows if contains(wish.parsed.specifier, row.version)]
     if rows and rows[-1].distribution == wish.name:
         row = rows[-1]
@@ -356,6 +373,54 @@ def _unread(wish: NamedRequirement, table: FrameworkTable, span: str) -> str:
         label = f"{table.title} {row.version}"
         return f"of {label}, which fits {wish} ({wish.place}), no wheels with CUDA are on record: {why}"
     return f"no release on record fits {wish} ({wish.place}): {span}"
+
+
+def _by_its_extras(wish: NamedRequirement, table: FrameworkTable) -> str:
+    """Why no release on record can be had by the extras that are asked for."""
+    extras = ", ".join(sorted(map(canonical, wish.parsed.extras)))
+    rows = sorted(with_extras(wish), key=lambda row: release(row.version))
+    if not rows:
+        others = ", ".join(sorted({extra for row in table.of(table.newest) for extra in row.extras} - {""}))
+        none = f"no release of {table.title} on record brings CUDA by the extra {extras}"
+        return f"{none}; {table.newest} does by {others or 'none'}"
+    fitting = [row for row in rows if contains(wish.parsed.specifier, row.version)]
+    span = f"{rows[0].version} to {rows[-1].version}"
+    if not fitting:
+        with_it = f"of the releases of {table.title} with the extra {extras}, {span}"
+        return f"{with_it}, none fits {wish} ({wish.place})"
+    where = "lies on a page of its maker's that is no package index"
+    last = f"the newest release of {table.title} with the extra {extras} is {fitting[-1].version}"
+    return f"{last}, and its build for {fitting[-1].variant or 'CUDA'} {where}"
+
+
+def lacks_extras(wish: NamedRequirement) -> bool:
+    """Whether no way on record has a framework's extras, and the same release without them has one."""
+    bare = wish.bound(str(wish.parsed.specifier), extras=False)
+    every = bool(wish.parsed.extras) and next(choices(wish.parsed), None) is None
+    return every and next(choices(bare.parsed), None) is not None
+
+
+def with_extras(wish: NamedRequirement) -> list[FrameworkRow]:
+    """The rows of a framework, wherever their wheels lie, that have one of the extras that are asked for."""
+    extras = set(map(canonical, wish.parsed.extras))
+    rows = [row for row in load().table(wish.name).rows if row.distribution == wish.name]
+    named = [row for row in rows if any(map(row.is_named_by, extras))]
+    return named or [row for row in rows if extras & {*row.extras, *row.aliases}]
+
+
+def meant_version(wish: NamedRequirement) -> str:
+    """The version that a requirement is about: the one that it pins, else the last on record that has its
+    extras, if newer ones have dropped them, else its lower bound, else any other.
+    """
+    parsed = wish.parsed
+    had = max(
+        (row.version for row in with_extras(wish) if contains(parsed.specifier, row.version)),
+        key=release,
+        default=None,
+    )
+    newest = load().table(wish.name).newest
+    bound = pinned(parsed) or (had if had != newest else None) or lower_bound(parsed)
+    return bound or min((clause.version.removesuffix(".*") for clause in parsed.specifier), default=newest)
 
 
 def _build_of(row: FrameworkRow) -> str:
@@ -510,7 +575,7 @@ def to_matrix_yaml(
             if cell_id(cell) in taken:
                 cell = replace(cell, variant=f"{cell.variant}-{len(taken)}")
         taken.add(cell_id(cell))
-        lines += [f"  # {reason}" for reason in proposal.sources]
+        lines += [f"  # {reason}" for reason in (*proposal.added, *proposal.sources)]
         lines += entry(cell)
     return "\n".join(lines) + "\n"
 

@@ -42,6 +42,8 @@ from builder.plan.resolve.solve import (
     every_python,
     imports_into,
     judged,
+    lacks_extras,
+    meant_version,
     needs_standalone,
     wheel_pythons,
 )
@@ -248,14 +250,18 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
         first = kept.setdefault(load().table_name(wish.name), wish)
         if first is not wish and not wish.name.startswith("cupy"):
             dropped.append(
-                Substitution(asked=wish, instead=None, reason=f"{first.name} writes the same files")
+                Substitution(
+                    asked=wish, instead=None, reason=f"{first.name} stays, and both write the same files"
+                )
             )
     for wish in demand.companions:
         build = load().without.get(wish.name)
         same = kept.get(load().table_name(build.instead)) if build is not None else None
         if same is not None and any(wish.holds(one, demand.built_for) for one in _pythons(same, demand)):
             dropped.append(
-                Substitution(asked=wish, instead=None, reason=f"{same.name} writes the same files")
+                Substitution(
+                    asked=wish, instead=None, reason=f"{same.name} stays, and both write the same files"
+                )
             )
     gone = [one.asked for one in dropped]
     frameworks = tuple(one for one in demand.frameworks if one not in gone)
@@ -289,16 +295,25 @@ def _moved(
 ) -> tuple[Demand, list[Substitution]] | None:
     """The demand with the nearest releases of the frameworks at these places, one after the other."""
     changes: list[Substitution] = []
-    why = against(demand, available)
+    whole = against(demand, available)
     for n in some:
         wish = demand.frameworks[n]
+        why = against(replace(demand, frameworks=(wish,)), available) or whole
         rest = [m for m in some if m > n]
+        had = lacks_extras(wish)
         for version in _neighbours(wish, available):
-            moved = wish.bound(f"=={version}")
+            moved = wish.bound(f"=={version}", extras=not had)
             frameworks = (*demand.frameworks[:n], moved, *demand.frameworks[n + 1 :])
             # those that are still to move are left out of the question
             asked = tuple(one for m, one in enumerate(frameworks) if m not in rest)
-            if _possible(replace(demand, frameworks=asked), available, suits) is not None:
+            found = _possible(replace(demand, frameworks=asked), available, suits)
+            if found is not None:
+                if had:  # a build for another CUDA, by the extra that brings it
+                    texts = (Requirement(text) for text in found.cell.frameworks)
+                    moved = replace(
+                        moved, parsed=next(one for one in texts if canonical(one.name) == wish.name)
+                    )
+                    frameworks = (*demand.frameworks[:n], moved, *demand.frameworks[n + 1 :])
                 demand = replace(demand, frameworks=frameworks)
                 changes.append(Substitution(asked=wish, instead=str(moved), reason=why))
                 break
@@ -320,8 +335,11 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     versions = sorted(rows & offered if offered else rows, key=release)
     asked = pinned(wish.parsed)
     bounds = [spec.version for spec in SpecifierSet(str(wish.parsed.specifier)) if "*" not in spec.version]
-    start = release((asked or max(bounds, key=release, default="0")).partition("+")[0])
-    if asked is not None and "+" in asked:
+    had = lacks_extras(wish)
+    start = release(
+        (asked or (meant_version(wish) if had else max(bounds, key=release, default="0"))).partition("+")[0]
+    )
+    if had or (asked is not None and "+" in asked):
         yield from (version for version in versions if release(version) == start)  # another build of it
     newer = [version for version in versions if release(version) > start]
     older = [version for version in reversed(versions) if release(version) <= start]
@@ -416,7 +434,7 @@ def _loosened(
             return None
         if twice := _written_twice(answer, named):
             changed |= dict.fromkeys(twice)
-            reasons |= dict.fromkeys(twice, reason(answer, mine[twice[0]]))
+            reasons |= twice
             continue
         if (named_one := _with_nothing_against(answer, named)) and named_one not in suggested:
             suggested.add(named_one)
@@ -452,18 +470,19 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
     return _COMPILED if name in lacking(answer) else reason(answer, mine[name])
 
 
-def _written_twice(answer: str, named: Sequence[str]) -> list[str]:
-    """The packages to leave out of several that write the same files, if the rules say which one to keep."""
+def _written_twice(answer: str, named: Sequence[str]) -> dict[str, str]:
+    """The packages to leave out of several that write the same files, each with the one that stays and why,
+    if the rules say which.
+    """
     found = re.search(
-        r"(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. Keep (?P<one>[\w.-]+):", answer
+        r"(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. Keep (?P<one>[\w.-]+): (?P<why>.*)",
+        answer,
     )
     if found is None or canonical(found["one"]) not in named:
-        return []
-    return [
-        name
-        for name in map(canonical, found["all"].split(" and "))
-        if name in named and name != canonical(found["one"])
-    ]
+        return {}
+    why = f"{found['one']} stays, and both write the same files: {found['why']}"
+    others = (name for name in map(canonical, found["all"].split(" and ")) if name in named)
+    return {name: why for name in others if name != canonical(found["one"])}
 
 
 def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] | None:
@@ -507,7 +526,9 @@ def _answer(
     refused += [one for one in findings if moved and _is_unread(one)]
     if any(finding.rule in OF_NUMPY for finding in refused) and (first := on_numpy_1(cell)) is not None:
         # what code for NumPy 1 lacks, and no other release
-        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly, moved=moved)
+        why = "numpy<2: " + next(one.message for one in refused if one.rule in OF_NUMPY)
+        bound = replace(proposal, cell=first, added=(*proposal.added, why))
+        return _answer(bound, index, driver, boldly=boldly, moved=moved)
     if refused:
         return "\n".join(finding.message for finding in refused)
     if index is None:

@@ -169,6 +169,8 @@ def render_diagnosis(document):
         said = "this is none of NVIDIA's software." if document["program"]["elsewhere"] else said
         lines = ["No cause in the environment: " + said]
         lines += _proof(dict(document["program"], because=[]))
+    elif document["read"]["nothing"] and document["cause"] is None:
+        lines = [wrapped("Nothing was read: %s." % "; ".join(document["read"]["notes"]), "")]
     elif document["cause"] is None:
         lines = ["No cause: nothing in this text is a known signature of one."]
     elif equal:
@@ -213,6 +215,8 @@ def _what_was_read(read):
     known += [("driver", read["driver"]), ("driver's CUDA", read["driver_cuda"]), ("Python", read["python"])]
     known += [("cuDNN", ", ".join(read["cudnn"][:4])), ("where", ", ".join(read["places"]))]
     known += [(name, read["packages"].get(name)) for name in told_names() + ["jaxlib"]]
+    if read["nothing"]:
+        return ["Nothing was sent anywhere."]
     lines = ["Read out of %s:" % ", ".join(read["sources"][:6])]
     lines += ["  %-18s %s" % (name, value) for name, value in known if value]
     if len(lines) == 1:

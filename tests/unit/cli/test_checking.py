@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 import rtbuild_command
@@ -52,6 +53,27 @@ def test_a_requirement_in_a_matrix_files_place_leads_to_resolve(word: str, tmp_p
     assert f"`rtbuild resolve '{word}'`" in str(caught.value.hint)
     with pytest.raises(UsageError, match="no matrix file"):
         called(check, [Path("nothing")])
+
+
+def test_check_writes_its_answers_as_junit(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("RTBUILD_CACHE", str(tmp_path / "cache"))
+    path, junit = tmp_path / "m.yaml", tmp_path / "check.xml"
+    rows = [
+        "{framework: 'torch==2.9.1', python: '3.12', base: 'rootfs:debian/trixie', cuda: wheels}",
+        "{framework: 'torch==2.9.1', python: '3.13', base: 'rootfs:debian/trixie', cuda: wheels}",
+    ]
+    path.write_text("version: 1\nname: m\ninclude:\n" + "".join(f"  - {row}\n" for row in rows))
+    assert called(check, [path], gpu=["Tesla K80"], junit=junit) == 1
+    suite = ElementTree.fromstring(junit.read_bytes())[0]
+    assert suite.get("name") == "m"
+    assert suite.get("tests") == suite.get("failures") == "2"
+    failure = suite[0][0]
+    assert failure.tag == "failure"
+    assert failure.get("message") in capsys.readouterr().out
+    rows = ["{framework: 'torch==99.1', python: '3.12', base: 'rootfs:debian/trixie', cuda: wheels}"]
+    path.write_text("version: 1\nname: m\ninclude:\n" + "".join(f"  - {row}\n" for row in rows))
+    assert called(check, [path], junit=junit) == 0
+    assert ElementTree.fromstring(junit.read_bytes())[0][0][0].tag == "skipped"
 
 
 def test_check_says_where_nobody_asked_whether_the_packages_load(matrix: Matrix, capsys) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from rtbuild_command import called
 from builder.cli.commands import outdated as module
 from builder.core import resources
 from builder.core.errors import UsageError
-from builder.plan.lock import LockChange, Outdated, file
+from builder.plan.lock import LockChange, Outdated, file, newer_releases
+from builder.plan.matrix import load
 from builder.release.audit import today
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday
 from builder.sources.index import Index
@@ -80,8 +82,8 @@ def test_a_cell_that_is_not_locked_is_not_known(
     assert called(module.outdated, [str(path)], fail_on="any") == 5
     shown = capsys.readouterr()
     said = shown.out.splitlines()
-    assert len(said) == 2 * 3  # a line for each cell, and one that says why
-    assert all(line.endswith("missing: there is no lock yet") for line in said[1::2])
+    assert len(said) == 3 * 3  # a line for each cell, one of its framework, and one that says why
+    assert all(line.endswith("missing: there is no lock yet") for line in said[2::3])
     assert shown.err.splitlines() == [f"hint: `rtbuild lock {path}`, and commit what it writes"]
 
 
@@ -192,6 +194,21 @@ def test_what_is_unknown_for_all_is_said_once(
     assert first == f"unknown for 3 of 3: {answer['unknown'][0]}"
     assert len(cells) == 3
     assert all(line.endswith(": not known") for line in cells)
+
+
+def test_where_a_framework_stands_among_its_releases_is_told() -> None:
+    cell = next(cell for cell in load(MATRICES / "tf.yaml").cells)
+    (said,) = newer_releases(replace(cell, frameworks=("tensorflow==2.15.0",), python="3.11"))
+    assert said.startswith(
+        "TensorFlow 2.15.0 is behind 2.15.1, the newest patch of 2.15 for Python 3.11; the newest"
+    )
+    assert list(newer_releases(replace(cell, frameworks=("tensorflow==99.0",)))) == []
+
+
+def test_what_answered_is_told_apart_from_what_is_open() -> None:
+    some = Outdated(changes=(), unknown=("the base: its lists have no end",), answered=True)
+    assert some.summary == "nothing newer in what answered, 1 open"
+    assert replace(some, answered=False).summary == "not known"
 
 
 def test_the_command_is_told_that_takes_what_is_a_matter_of_security(monkeypatch, capsys) -> None:

@@ -126,6 +126,11 @@ class ReadingCache:
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
         return self.with_proofs(truth, wheels, self._read_imports(cell, wheels, None, index))
 
+    def known_links(self, cell: Cell, wheels: Sequence[Wheel]) -> Truth:
+        """As :meth:`read_set`, of the wheels' libraries alone that were read before; no index is asked."""
+        bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
+        return replace(bare, links=tuple(filter(None, map(self._links_of, wheels))))
+
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         if wheel.sha256 not in self._links:
             self._links[wheel.sha256] = links_of(wheel, self.wheel_folder)

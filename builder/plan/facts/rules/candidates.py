@@ -135,7 +135,7 @@ def _ways(
         extras, local = set(map(canonical, parsed.extras)), f"{row.variant}-local"
         if row.default and local in extras:
             yield Choice(text=f"{name}[{local}]=={version}", row=row, brings=False, local=True)
-        elif row.default and (not extras or {row.extra, f"{row.variant}-pip", *row.aliases} & extras):
+        elif row.default and (not extras or {*row.aliases} & extras or any(map(row.is_named_by, extras))):
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
     elif load().stands_alone(name):
         yield Choice(text=f"{name}=={version}", row=row, brings=True)

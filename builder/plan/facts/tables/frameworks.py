@@ -214,6 +214,10 @@ class FrameworkRow(Row):
         """The requirements on NVIDIA's wheels that come with it, or with its own extra."""
         return (*self.extras.get("", ()), *(self.extras.get(self.extra, ()) if self.extra else ()))
 
+    def is_named_by(self, extra: str) -> bool:
+        """Whether an extra of JAX's names this CUDA: ``cuda11-cudnn86`` and ``cuda11-pip`` for ``cuda11``."""
+        return bool(self.variant) and re.match(rf"{re.escape(self.variant)}(?!\d)", extra) is not None
+
     def elsewhere(self, platform: str) -> "FrameworkRow":
         """The row of the same release on its maker's index, of whose wheels for ``platform`` nothing is
         known.

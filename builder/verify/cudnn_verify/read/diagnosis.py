@@ -158,7 +158,9 @@ def diagnose(reading):
     absent = next(filter(None, absent), None)
     return {
         "schema": 1,
-        "read": dict(facts.as_document(), sources=reading.sources, notes=reading.notes),
+        "read": dict(
+            facts.as_document(), sources=reading.sources, notes=reading.notes, nothing=reading.empty
+        ),
         "cause": causes[0]["cause"] if causes else None,
         "decided": decided,
         "equal": equal if len(equal) > 1 and not decided else [],
@@ -411,7 +413,10 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
 def _look_without_failure(facts):
     """For a text that is empty, or that names card and driver alone; None for any other."""
     if facts.empty:
-        told = "the text is empty: this hands over what a program prints, its errors, too"
+        told = (
+            "this hands over all that a program prints, its errors, too; or the error itself, in quotes: all "
+        )
+        told += "of its lines, from `Traceback` on if there is one"
         return {"command": "PROGRAM 2>&1 | rtbuild diagnose -", "decides": told}
     if facts.fails or not facts.cards or not facts.driver:
         return None

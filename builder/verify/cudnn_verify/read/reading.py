@@ -34,6 +34,15 @@ _WORD = re.compile(r"[a-z]{3,}")
 _NOTEBOOK = 256 << 20
 _PACKED, _UNPACKED = 32 << 20, 64 << 20
 """Bytes of a text in gzip that are read, and that are unpacked: a small file can hold any number of zeros."""
+_NO_TEXT = (
+    ("a picture: what it shows has to be typed or copied", rb"(?s)\x89PNG|\xff\xd8\xff|GIF8|RIFF....WEBP"),
+    ("a PDF: what it shows has to be copied out of it", b"%PDF-"),
+    (
+        "an archive: its files have to be unpacked first",
+        rb"PK\x03\x04|7z\xbc\xaf|\xfd7zXZ|BZh[1-9]|\x28\xb5\x2f\xfd",
+    ),
+)
+"""Files without a line of text, by their first bytes, as file(1) tells them."""
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
@@ -71,7 +80,7 @@ class TextReading(object):
         self._vocabulary = None
         self._room, self._last = _MOST_LINES, deque(maxlen=_MOST_LINES)
         self.empty = True
-        """Whether all texts are blank."""
+        """Whether no text had a line: all are blank, or files that hold no text."""
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
@@ -83,9 +92,11 @@ class TextReading(object):
             data = self._unpacked(name, head + stream.read(_PACKED))
             stream, size = io.BytesIO(data), len(data)
             head = stream.read(_CHUNK)
-        self.empty = self.empty and not head.strip()
-        if not head.strip():
-            self.notes.append("%s is empty" % name)
+        kind = next((kind for kind, start in _NO_TEXT if re.match(start, head)), None)
+        if kind or not head.strip():
+            self.notes.append("%s is %s" % (name, kind or "empty"))
+            return
+        self.empty = False
         if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
             self.notes.append("%s is a binary file: only the text in it was looked at" % name)
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):

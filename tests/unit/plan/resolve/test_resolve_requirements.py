@@ -106,7 +106,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         from_requirements(tmp_path / "nowhere.txt")
     path.write_bytes(b"\xff\xfe\x00")  # half a letter of UTF-16
-    with pytest.raises(UsageError, match="decode"):
+    with pytest.raises(UsageError, match="is no text: its byte 2 is none of UTF-8"):
         from_requirements(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
     with pytest.raises(UsageError, match="more than 16 MiB"):
@@ -410,6 +410,70 @@ def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
         f"{path}:2: FROM nvidia/cuda:13.1.0-cudnn-runtime-ubuntu24.04: CUDA 13.1 is not taken"
     )
     assert note.endswith("the framework's build decides, and --driver bounds it")
+
+
+@pytest.mark.parametrize(
+    ("text", "wishes", "told"),
+    [
+        (
+            "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install numpy\n",
+            ["numpy", "torch==2.1.0"],
+            "taken as torch==2.1.0: its wheels bring CUDA and cuDNN; its Python is not in the tag",
+        ),
+        (
+            'ARG TORCH="1.6.0"\nARG CUDA="10.1"\nFROM pytorch/pytorch:${TORCH}-cuda${CUDA}-cudnn7-devel\n',
+            ["torch==1.6.0+cu101"],
+            "FROM pytorch/pytorch:1.6.0-cuda10.1-cudnn7-devel: taken as torch==1.6.0+cu101",
+        ),
+        (
+            "FROM tensorflow/tensorflow:2.8.0-gpu-jupyter AS base\nFROM base\nCOPY . .\n",
+            ["tensorflow==2.8.0"],
+            "Dockerfile:1: FROM tensorflow/tensorflow:2.8.0-gpu-jupyter: taken as tensorflow==2.8.0",
+        ),
+        (
+            "FROM tensorflow/tensorflow:1.14.0-gpu-py3\n",
+            ["tensorflow-gpu==1.14.0"],
+            "as tensorflow-gpu==1.14.0",
+        ),
+        (
+            "FROM paddlepaddle/paddle:2.4.2-gpu-cuda11.7-cudnn8.4-trt8.4\n",
+            ["paddlepaddle-gpu==2.4.2"],
+            "taken as paddlepaddle-gpu==2.4.2",
+        ),
+        (
+            "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install torch==2.2.0\n",
+            ["torch==2.2.0"],
+            "what it brings is replaced by torch==2.2.0 (",
+        ),
+        (
+            "FROM nvcr.io/nvidia/pytorch:23.10-py3\nRUN pip install numpy\n",
+            ["numpy"],
+            "NVIDIA's own build of PyTorch is not taken over: no package index has it. Name the release that",
+        ),
+        (
+            "FROM pytorch/pytorch:latest\nRUN pip install numpy\n",
+            ["numpy"],
+            "its tag names no release of PyTorch: `rtbuild resolve torch -r ",
+        ),
+    ],
+)
+def test_the_framework_of_a_dockerfiles_image_is_read(
+    tmp_path: Path, text: str, wishes: list[str], told: str
+) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(text)
+    found = from_requirements(path)
+    assert list(map(str, found.wishes)) == wishes
+    assert told in found.notes[-1]
+    assert found.python is None
+
+
+def test_the_python_of_a_dockerfiles_image_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text("FROM python:3.9-slim\nRUN pip install torch\n")
+    found = from_requirements(path)
+    assert found.python == "3.9"
+    assert found.notes == [f"{path}:1: FROM python:3.9-slim: its Python, 3.9, is taken over"]
 
 
 @pytest.mark.parametrize("text", ["pkg-resources==0.0.0", "pkg_resources"])

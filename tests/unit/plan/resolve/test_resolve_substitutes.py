@@ -84,12 +84,51 @@ def test_a_framework_moves_to_the_nearest_release_and_a_clash_follows() -> None:
     assert only.startswith("torch==1.0.1 in place of torch==0.4.1 (the command line)")
 
 
+def test_each_framework_moves_for_its_own_reason() -> None:
+    found = substitutes.nearest_demand(demanded("cupy==2.0.0", "tensorflow-gpu==1.2.0"), None, {})
+    assert found is not None
+    cupy, tensorflow = found.changes
+    assert "cupy==2.0.0" in cupy.reason
+    assert "cupy" not in tensorflow.reason
+    assert tensorflow.reason.startswith("TensorFlow 1.2.0 was compiled for CUDA 8.0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead", "why"),
+    [
+        (
+            "jax[cuda11_cudnn86]>=0.4.2",
+            "jax[cuda12]==0.4.25",
+            "extra cuda11-cudnn86 is 0.4.25, and its build for cuda11 lies on a page of its maker's",
+        ),
+        (
+            "tensorflow[and-cuda]>=2.10,<2.13",
+            "tensorflow==2.10.0",
+            "of the releases of TensorFlow with the extra and-cuda, 2.14.0 to 2.21.0, none fits",
+        ),
+        (
+            "jax[tpu]==0.7.2",
+            "jax[cuda12]==0.7.2",
+            "no release of JAX on record brings CUDA by the extra tpu",
+        ),
+    ],
+)
+def test_an_extra_that_newer_releases_dropped_leads_to_the_last_with_it(
+    asked: str, instead: str, why: str
+) -> None:
+    found = substitutes.nearest_demand(demanded(asked), None, {})
+    assert found is not None
+    (only,) = found.changes
+    assert only.instead == instead
+    assert why in only.reason
+
+
 @pytest.mark.usefixtures("resolver")
 def test_one_framework_under_two_names_is_taken_once() -> None:
     asked = ("tensorflow==1.15.0", "tensorflow-gpu==1.15.0", "tensorflow-cpu==1.15.0", "numpy")
     first, third, second = changes(*asked)
-    assert first == "without tensorflow-gpu==1.15.0 (the command line): tensorflow writes the same files"
-    assert third == "without tensorflow-cpu==1.15.0 (the command line): tensorflow writes the same files"
+    stays = "==1.15.0 (the command line): tensorflow stays, and both write the same files"
+    assert (first, third) == (f"without tensorflow-gpu{stays}", f"without tensorflow-cpu{stays}")
     assert second.startswith("tensorflow==2.4.4 in place of tensorflow==1.15.0 (the command line)")
 
 
@@ -100,7 +139,7 @@ def test_one_framework_under_two_names_is_taken_once() -> None:
 )
 def test_a_second_name_counts_on_the_pythons_that_its_framework_has(marker: str, left_out: bool) -> None:
     said = changes("tensorflow==2.4.1", f"tensorflow-cpu==2.4.1 ; {marker}")
-    assert any(one.endswith("tensorflow writes the same files") for one in said) is left_out
+    assert any(one.endswith("tensorflow stays, and both write the same files") for one in said) is left_out
 
 
 def test_code_for_numpy_1_gets_numpy_1_and_keeps_its_release(
@@ -135,7 +174,7 @@ def test_of_packages_that_write_the_same_files_the_one_to_keep_is_kept(
     monkeypatch.setitem(VERSIONS, "opencv-contrib-python-headless", "4.5.5.64")
     (gone,) = changes("torch==2.5.1", "opencv-contrib-python-headless==4.5.5.64", "opencv-python")
     assert gone.startswith("without opencv-python (the command line): ")
-    assert "Keep opencv-contrib-python-headless" in gone
+    assert "opencv-contrib-python-headless stays, and both write the same files" in gone
     assert any("opencv-contrib-python-headless==4.5.5.64" in pip for pip in resolver)
 
 

@@ -2,6 +2,7 @@
 the tests know.
 """
 
+import io
 import json
 import re
 import shlex
@@ -16,8 +17,9 @@ from builder.verify.cudnn_verify.common.framework_builds import serves
 from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.common.tables import Releases
 from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
+from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
-from builder.verify.cudnn_verify.read.reading import read_text_given
+from builder.verify.cudnn_verify.read.reading import TextReading, read_text_given
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 HERE = Path(__file__).parent
@@ -315,8 +317,37 @@ def test_a_text_without_a_failure_leads_to_what_fits_its_card_and_driver():
 
 def test_an_empty_text_is_said_to_be_empty():
     document = diagnose(read_text_given("  \n"))
-    assert "the text is empty" in document["look"]["decides"]
     assert document["read"]["notes"] == ["the text is empty"]
+    page = render_diagnosis(document)
+    assert page.startswith(
+        "Nothing was read: the text is empty.\n\nWhat to do now:\n  $ PROGRAM 2>&1 | rtbuild"
+    )
+    assert "in quotes" in page
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "a picture"),
+        (b"%PDF-1.7\n%\xe2\n", "a PDF"),
+        (b"PK\x03\x04\x14\0", "an archive"),
+    ],
+)
+def test_a_file_without_text_is_told_by_its_kind(start, kind):
+    reading = TextReading()
+    reading.add("shot", io.BytesIO(start + b"CUDA error: out of memory\n"))
+    document = diagnose(reading)
+    assert document["causes"] == []
+    assert render_diagnosis(document).startswith(f"Nothing was read: shot is {kind}: ")
+
+
+def test_an_empty_text_beside_another_is_a_note_alone():
+    reading = TextReading()
+    reading.add("a.log", io.BytesIO(b""))
+    reading.add("b.log", io.BytesIO(b"hello\n"))
+    page = render_diagnosis(diagnose(reading))
+    assert page.startswith("No cause: ")
+    assert "note: a.log is empty" in page
 
 
 def test_a_bare_message_ends_with_what_prints_the_missing_facts():
