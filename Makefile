@@ -67,7 +67,7 @@ exports: $(BIN)/rtbuild  ## each form of export for four cells, installed by its
 repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public repositories of ten years; half an hour
 	$(PYTEST) -q -s tests/nightly/test_repositories.py
 
-repositories-import: setup  ## ten of them built, and in each image what the repository's sources import; 10 GB of disk at a time, an hour or two
+repositories-import: setup  ## eleven of them built, and in each image what the repository's sources import; 10 GB of disk at a time, an hour or two
 	$(PYTEST) -q -s tests/nightly/test_repositories_import.py
 
 own-systems: $(BIN)/rtbuild  ## the product and a part of its tests under Debian 12's and 13's own Python, on Debian, as root; ten minutes
