@@ -92,10 +92,10 @@ class FrameworkBuilds(object):
 
     def nearest_torch(self):
         """A PyTorch for this card, driver and Python: another build of the release that belongs here, else of
-        the newest release that has one; None if none is known.
+        the next release that has one, of the newest where no text tells a release; None if none is known.
         """
         python, own = numbers(self.here.python), self._torch_rows()
-        for row in own + self._rows():
+        for row in own + self._rows_from(self.torch_release() if self.framework == "torch" else None):
             cuda, (first, last) = numbers(row["cuda"]), map(numbers, row["python"])
             here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
             unread = row in own and not self.driver_known()
@@ -107,6 +107,14 @@ class FrameworkBuilds(object):
             if fits and not here and (self.capability is None or serves(row, self.capability)):
                 return row
         return None
+
+    def _rows_from(self, release):
+        """All builds, the newest release first; before these the later ones than ``release``, the next first,
+        because what was made for one release goes on with the next.
+        """
+        rows = self._rows()
+        later = [row for row in rows if () < numbers(release) < numbers(row["latest"])]
+        return sorted(later, key=lambda row: numbers(row["latest"])[:2]) + rows
 
     def torch_has_code(self):
         """Whether the build of PyTorch that a text names has code for all cards in it: by the list that
@@ -205,7 +213,8 @@ class FrameworkBuilds(object):
 
     def torch_and_companions(self, version, variant, names=("torchvision", "torchaudio")):
         """PyTorch, with those of its companions that are here, in the releases that are compiled for it."""
-        names = [name for name in names if name in self.here.packages]
+        named = getattr(self.here, "companions", ())
+        names = [name for name in names if name in self.here.packages or name in named]
         return self.torch_and(names, version, variant)
 
     def torch_and(self, names, version, variant):

@@ -1058,6 +1058,30 @@ def _needed_release(remedies):
     return None
 
 
+def _npp_major(remedies):
+    """The CUDA major version of the NPP that is asked for, by its own name, else of the packages here."""
+    return getattr(remedies.here, "npp", None) or remedies.cuda
+
+
+def _npp_wheel(remedies):
+    major = _npp_major(remedies)
+    return cuda_package("npp", major) + ("~=13.0.0" if major == 13 else "") if major in (12, 13) else None
+
+
+def _ffmpeg_range(remedies):
+    """The releases of FFmpeg that TorchCodec knows: as its message has them, else by its own release, else by
+    PyTorch's: https://github.com/meta-pytorch/torchcodec/blob/main/README.md
+    """
+    last, here = getattr(remedies.here, "ffmpeg_last", None), remedies.here.packages
+    release = here.get("torchcodec") or read_patterns()["torchcodec"].get(
+        dotted(numbers(torch_told(remedies)[0])[:2])
+    )
+    floors = read_patterns()["torchcodec-ffmpeg"].items()
+    known = [int(newest) for floor, newest in floors if () < numbers(floor) <= numbers(release)]
+    last = last or max(known, default=None)
+    return "ffmpeg<%d" % (last + 1) if last else None
+
+
 PACKAGE_FACTS = {
     **TOOLKIT_FACTS,
     "needed-release": _needed_release,
@@ -1142,10 +1166,10 @@ PACKAGE_FACTS = {
     "release-for-card": _release_for_card,
     "release-with-wheels": _release_with_wheels,
     "no-npp": lambda r: getattr(r.here, "no_npp", False),
-    "npp-wheel": lambda r: (
-        cuda_package("npp", r.cuda) + ("~=13.0.0" if r.cuda == 13 else "") if r.cuda in (12, 13) else None
-    ),
-    "npp-folder": lambda r: "cu13" if r.cuda == 13 else "npp",
+    "npp-wheel": _npp_wheel,
+    "npp-folder": lambda r: "cu13" if _npp_major(r) == 13 else "npp",
+    "ffmpeg-range": _ffmpeg_range,
+    "uv-exact": lambda r: (re.match(r"==\s*(\d[\d.]*)$", r.detail.get("asked") or "") or (0, None))[1],
     "install-tool": lambda r: "uv pip" if getattr(r.here, "uv", False) else "pip",
     "cutlass-dsl": _cutlass_dsl,
     "torch-asked-index": _torch_asked_index,

@@ -7,28 +7,22 @@ a path. A command is named only if every part of it is known.
 """
 
 import re
-from collections import namedtuple
 from shlex import quote
 
-from .causes import command_lines, remedy_at
+from .causes import Command, as_here, command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers, two_that_exclude
 
-# where: pip, apt, conda, docker, shell, winget, notebook, link or rtbuild
-Command = namedtuple("Command", "where text note")
 _FACT = re.compile(r"\{([\w.-]+)\}")
 # "torch==", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone"
 _CUT_OFF = re.compile(
     r"(^|[\s,'])[\w.\[\]-]*([=!~<>]=|[<>])(?![=\s]*[\dv])|(^|\s)\w+='*(\s|$)|(\b|-cu)None\b"
 )
-_PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
-_AS_UV = re.compile(r"(?<!uv )\bpip(?= (?:un)?install)")
 _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
-_PORTABLE = r".\python_embeded\python.exe"
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -73,31 +67,30 @@ class Remedies(FrameworkBuilds):
             self.here, "python_here", True
         ):
             found = [command for command in found if command.where not in ("pip", "conda")]
-        if "fedora" in self.here.places:
-            found = [_as_dnf(c) if c.where == "apt" else c for c in found]
-            found = list({command.text: command for command in reversed(found)}.values())[::-1]
-        if {"arch-linux", "fedora", "macos"} & self.here.places:
-            found = [command for command in found if command.where != "apt"]
         if "macos" in self.here.places:
-            found = [command for command in found if not _OF_CUDA.search(command.text)]
-        if "nix" in self.here.places:  # neither apt nor /usr/local is there
-            found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
-        if getattr(self.here, "uv_project", False):
-            found = [one for command in found for one in _as_project(command) or [command]]
-        if getattr(self.here, "uv_project", False) or getattr(self.here, "uv", False):  # no pip is there
-            found = [c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in found]
-        if getattr(self.here, "podman", False):
-            found = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in found]
-        if "comfy-portable" in self.here.places:  # its own Python, beside its folder
-            found = [_as_portable(c) if c.where == "pip" else c for c in found]
+            found = [c for c in found if c.where != "apt" and not _OF_CUDA.search(c.text)]
+        if "nix" in self.here.places:
+            found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
+        found = as_here([self._told_companions(command) for command in found], self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
-            found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
+            found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
             found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf|nvpl", c.text)]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def _told_companions(self, command):
+        """A command that replaces PyTorch alone, with a note on its companions for that release."""
+        found = re.match(r"pip install --force-reinstall torch==(\d[\d.]*)(?= --|$)", command.text)
+        pairs = [
+            self.releases.paired(name, found.group(1)) for name in ("torchvision", "torchaudio") if found
+        ]
+        if command.where != "pip" or not pairs or None in pairs:
+            return command
+        told = "%s; with %s in the same line where they are installed, too"
+        return command._replace(note=told % (command.note, " ".join(map(self.quoted, pairs))))
 
     def _is_published(self, command):
         """Whether each release in a command has wheels for the Python and the processor of the text."""
@@ -556,46 +549,6 @@ class Remedies(FrameworkBuilds):
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 
 
-def _as_dnf(command):
-    """An installation by apt with dnf; the command as it is where a package's name is not known there."""
-    text = re.sub(r"(sudo )?apt-get update && ", "", command.text)
-    found = re.search(r"(?<=apt-get install -y )[\w.+ -]+?(?= &&|$)", text)
-    names = read_patterns()["dnf"]
-    own = re.compile(r"cuda-(?!drivers)[\w-]+$|nvidia-container-toolkit$")
-    packages = [
-        name if own.match(name) else names.get(name) for name in (found.group(0).split() if found else [])
-    ]
-    if not packages or None in packages:
-        return command
-    text = text.replace("apt-get install -y " + found.group(0), "dnf install -y " + " ".join(packages))
-    note = None if "Fedora" in (command.note or "") else command.note
-    return Command("shell", text, note)
-
-
-def _as_project(command):
-    """[A command that installs plainly, or takes PyTorch from one of its own indexes, as a project of uv's
-    keeps it]: what is installed beside the project's files is gone after the next ``uv sync``.
-    """
-    found = re.match(
-        r"pip install --force-reinstall ([^-&|]+) --index-url (https://\S+/(cu\d+))$", command.text
-    )
-    plain = re.match(r"pip install (?:--upgrade )?([^-&|$].*)$", command.text)
-    away = re.match(r"pip uninstall -y ([\w. -]+)$", command.text)
-    if command.where == "pip" and away:
-        note = (
-            "those of them that pyproject.toml names; for one that another package asks for, in [tool.uv]: "
-        )
-        note += "override-dependencies = [\"NAME ; sys_platform == 'never'\"], then uv sync"
-        return [Command("pip", "uv remove " + away.group(1), note)]
-    if command.where == "pip" and plain and not re.search(r" -|[&|$;]", plain.group(1)):
-        return [Command("pip", "uv add " + plain.group(1), command.note)]
-    if command.where != "pip" or not found:
-        return []
-    names, url, variant = found.groups()
-    text = "uv add %s --index pytorch-%s=%s" % (names, variant, url)
-    return [Command("pip", text, "in the project's own files, so that uv sync keeps it")]
-
-
 def _has_base(row):
     """Whether there is an image with the CUDA of a build: NVIDIA deleted those of CUDA 10 and before."""
     return row["brings"] != "outside" or numbers(row["cuda"]) >= (11,)
@@ -610,24 +563,6 @@ def _stem_and_number(library):
     """("cublas", "12") for ``libcublasLt.so.12``."""
     found = re.match(r"lib(?:(npp)[a-z]+|(\w+?)(?:Lt|Mg|w)?)\.so\.?([\d.]*)", str(library or ""))
     return ((found.group(1) or found.group(2)).lower(), found.group(3)) if found else ("", "")
-
-
-def _as_portable(command):
-    """A command of pip's, or of uv's, for the Python in ComfyUI's own folder."""
-    if "--torch-backend" not in command.text:
-        return command._replace(text=_PIP.sub(lambda _: _PORTABLE + " -s -m pip", command.text))
-    own = "%s -s -m uv pip install --python %s" % (_PORTABLE, _PORTABLE)
-    text = command.text.replace("uv pip install", own)
-    note = "after %s -s -m pip install uv; %s" % (_PORTABLE, command.note or "")
-    return command._replace(text=text, note=note)
-
-
-def _as_podman(text):
-    """A command of Docker's as podman has it, which hands cards over by CDI."""
-    text = re.sub(
-        r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all", "--device nvidia.com/gpu=all", text
-    )
-    return text.replace("docker ", "podman ")
 
 
 def _is_whole(value):

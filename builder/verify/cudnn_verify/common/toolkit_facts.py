@@ -185,7 +185,17 @@ def _dropped(remedies):
     return bool(asked and asked < (7, 5) and nvcc >= (13,))
 
 
+def _base_for_card(remedies):
+    """The tag of NVIDIA's image of the first CUDA for the card, where the text names an older one."""
+    base, card = numbers(getattr(remedies.here, "image_base", None)), remedies.capability
+    if not base or not card or card < (10, 0) or card_within(base, card[:2]):
+        return None
+    rows = [(numbers(floor), first) for floor, first in read_patterns()["first-cuda"].items()]
+    return next(first for floor, first in sorted(rows, reverse=True) if floor <= card[:2]) + ".1"
+
+
 TOOLKIT_FACTS = {
+    "base-for-card": _base_for_card,
     "header-package": _header_package,
     "toolkit-branch": lambda r: read_patterns()["toolkit-driver"].get(getattr(r.here, "nvcc", None) or ""),
     "arch-dropped": _dropped,
@@ -215,5 +225,7 @@ TOOLKIT_FACTS = {
     "glibc-part": _glibc_part,
     "math-functions": _math_functions,
     "last-compiler": _last_compiler,
+    # conda-forge has gxx from 9 on: https://github.com/conda-forge/ctng-compilers-feedstock
+    "gxx": lambda r: _last_compiler(r) if int(_last_compiler(r) or 0) >= 9 else None,
 }
 """By the names in ``causes.ini``."""

@@ -418,6 +418,7 @@ CONDITIONS = {
         and divmod(int(detail["arch"]), 10) != numbers(facts.capability)[:2]
         and _card(facts, "this build is not for")
     ),
+    "in-nvrtc": lambda facts, _: facts.nvrtc and "kernels are compiled as the program runs",
     "no-npp": lambda facts, _: facts.no_npp and "NPP, which TorchCodec's build with CUDA needs, is not found",
     "same-cuda-told": lambda facts, _: (
         len(facts.cuda_majors) == 1

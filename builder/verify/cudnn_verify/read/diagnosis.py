@@ -445,11 +445,12 @@ def _look_for_facts(row, facts):
 
 _PROBE = "rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py"
 _FACTS_HERE = (
-    "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvidia-smi | grep Driver; python3 --version; "
+    "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvidia-smi | grep Version; python3 --version; "
     "python3 -m pip list | grep -iE 'torch|tensorflow|jax|onnx|paddle|cupy|ctranslate2|nvidia'"
 )
 _FACTS_ON_WINDOWS = (
-    "nvidia-smi --query-gpu=name,compute_cap --format=csv & nvidia-smi | findstr Driver & python --version & "
-    'python -m pip list | findstr /i "torch tensorflow jax onnx paddle cupy ctranslate2 nvidia"'
+    "nvidia-smi --query-gpu=name,compute_cap --format=csv & nvidia-smi | findstr Version & "
+    "python --version & python -m pip list | "
+    'findstr /i "torch tensorflow jax onnx paddle cupy ctranslate2 nvidia"'
 )
 """Card, driver, Python and packages, as text_facts.py reads them."""

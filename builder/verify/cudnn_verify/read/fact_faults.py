@@ -303,8 +303,9 @@ def card_after_build(facts, detail):
     if not remedies.driver_known() or not remedies.driver_serves((12, 8)) or not facts.capability:
         return None
     image = numbers((facts.image_cuda or "")[2:4] + "." + (facts.image_cuda or "")[4:])
-    cuda, card = remedies.cuda_of_build() or image, numbers(facts.capability)
-    if not cuda or card < (8, 9) or card_within(cuda, card):
+    card, told = numbers(facts.capability), (image, remedies.cuda_of_build())
+    cuda = next((cuda for cuda in told if cuda and not card_within(cuda, card)), None)
+    if not cuda or card < (8, 9):
         return None
     return "CUDA %s is older than compute capability %s, and the driver is new" % (
         dotted(cuda),

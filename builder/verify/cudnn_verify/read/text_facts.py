@@ -90,6 +90,7 @@ _OWN_FRAME = re.compile(
 )
 """A line of a traceback, as Python, IPython and a notebook print it, or cut behind its file."""
 _MOST_REQUIREMENTS = 200
+_SYSTEMS = {"fedora", "arch-linux", "suse", "void", "gentoo", "alpine", "nix"}
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
 _HERE = re.compile(
@@ -125,7 +126,11 @@ class TextFacts(object):
         self.importing = frames[-1] if frames else None
         """The package of a traceback's last frame."""
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
+        if len(_SYSTEMS & self.places) > 1:  # a list of them, as installers print it
+            self.places -= _SYSTEMS
         self.named = set(_fitting("named", text))
+        self.companions = set(re.findall(r"(?<![\w/.])(torchvision|torchaudio)\b(?![-_/])", text))
+        """Those of PyTorch's companions that a text names."""
         folders = {int(found["major"]) for found in _find_all("toolkit_folder", text)}
         self.toolkit = folders.pop() if len(folders) == 1 else None
         self.cuda_named = {int(major) for found in _find_all("cuda_named", text) for major in found.values()}
@@ -176,7 +181,7 @@ class TextFacts(object):
 
     def _machine(self, text):
         said = _groups("driver", text)
-        self.driver = said.get("driver") or said.get("smi") or said.get("hint") or _branch_told(text)
+        self.driver = next(iter(said.values()), None) or _branch_told(text)
         majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}
         self.image_major = next(iter(majors_told)) if len(majors_told) == 1 else None
         """The CUDA major version of the image that a text is about."""
@@ -235,9 +240,11 @@ class TextFacts(object):
         self.python = "3." + minor if minor else said.get("instead") or said.get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")
         said = _groups("image_cuda", text)
-        digits = said.get("base") or said.get("variable") or said.get("named") or ""
+        digits = next(iter(said.values()), "")
         self.image_cuda = "cu" + digits.replace(".", "") if digits else None
         """The CUDA of the image or the setting that the text names, as PyTorch's variants are named."""
+        self.image_base = said.get("tag")
+        """The CUDA of NVIDIA's image that the text names."""
         self.variants = {found["variant"] for found in _find_all("variants", text)}
         """PyTorch's variants that a text names: ``cu128``."""
         self.torch_asked = _groups("torch_asked", text).get("version")
@@ -252,6 +259,10 @@ class TextFacts(object):
         if said:
             self.memory_total = int(said["total"]) << 20
             self.memory_free = self.memory_total - (int(said["used"]) << 20)
+        self.npp = int(_groups("npp", text).get("major", 0)) or None
+        """The CUDA major version of NPP's library that is asked for."""
+        self.ffmpeg_last = int(_groups("ffmpeg_known", text).get("last", 0)) or None
+        """The last major version of FFmpeg that TorchCodec says it knows."""
         self.memory_own, self.memory_whole = _gibibytes("memory_own", text), _gibibytes("memory_whole", text)
         """What the process that failed holds of the card's memory, and all of that, in GiB."""
         said = _groups("memory_bytes", text)
