@@ -476,7 +476,7 @@ def test_a_cell_that_is_checked(
 
     monkeypatch.setattr("builder.cli.commands.check.check_cell", fails)
     options: dict[str, Any] = dict.fromkeys(("select", "skip", "gpu", "driver", "mirror"))
-    more: dict[str, Any] = {"read": False, "deep": False, "fix": False, "verbose": 0}
+    more: dict[str, Any] = {"read": False, "deep": False, "fix": False, "junit": None, "verbose": 0}
     code = checking.check([project.path], **options, **more, json_=True)
     rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)["cells"]}
     assert code == 1

@@ -342,7 +342,7 @@ REQUIREMENTS = [
     [
         *((project_files.from_pyproject, text) for text in PROJECTS),
         *((project_files.from_pylock, text) for text in PROJECTS),
-        *((requirements.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
+        *((project_files.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
         *((requirements.from_requirements, text) for text in REQUIREMENTS),
         (lambda path: project_files.read_conda(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
     ],

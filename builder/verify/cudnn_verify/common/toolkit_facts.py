@@ -226,6 +226,6 @@ TOOLKIT_FACTS = {
     "math-functions": _math_functions,
     "last-compiler": _last_compiler,
     # conda-forge has gxx from 9 on: https://github.com/conda-forge/ctng-compilers-feedstock
-    "gxx": lambda r: _last_compiler(r) if int(_last_compiler(r) or 0) >= 9 else None,
+    "gxx": lambda r: _last_compiler(r) if (numbers(_last_compiler(r)) or (0,)) >= (9,) else None,
 }
 """By the names in ``causes.ini``."""
