@@ -37,7 +37,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 8
+_READER = 9
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -56,6 +56,8 @@ _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_ESCAPED = re.compile(rb"\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])([A-Za-z_]\w*)")
+"""A word that begins behind an escape: protoc writes ``b'\\n\\tBoolValue'``, and no ``tBoolValue``."""
 
 
 class WheelSources(Protocol):
@@ -476,7 +478,7 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
     for _, content in sources.every() if sources is not None else (("", None),):
         if content is None:
             return None
-        found.update(_WORD.findall(content))
+        found.update(_WORD.findall(content), _ESCAPED.findall(content))
     return frozenset(found)
 
 

@@ -316,6 +316,22 @@ def test_it_is_found_however_many_releases_lack_it(first: int) -> None:
     assert _first(older, lambda _: False) == ""
 
 
+@pytest.mark.parametrize("escape", ["", r"\n", r"\n\t", r"\n\x0c", r"\n\013"])
+def test_a_name_in_the_text_that_a_source_makes_its_names_of_is_not_lacking(cell, tmp_path, escape) -> None:
+    """protobuf 5 names its messages in ``DESCRIPTOR`` alone; 3 had a statement for each."""
+    made = f"make(b'{escape}gone\\x12', globals())\n"
+    wheels = [
+        wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"}),
+        wheel("giver", "2.0", {"giver/__init__.py": f"def make(text, names): ...\n{made}"}),
+    ]
+    shelf = Shelf({**wheels[0], **wheels[1], **wheel("giver", "1.0", {"giver/__init__.py": "gone = 1\n"})})
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    newest = tuple(one for one in shelf.wheels() if one.name + one.version != "giver1.0")
+    locked = Pinned(cell=cell, base=base, wheels=newest, epoch=0)
+    lacks = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    assert lacks == ()
+
+
 @pytest.mark.parametrize(("mine", "newest"), [("2.0", "1.5.1"), ("1.5.9", "1.5.1"), ("1.5.1", "1.5.0")])
 def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path, mine, newest) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
