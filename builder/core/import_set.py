@@ -305,11 +305,23 @@ class ImportSet:
         if found is None and owner is not None and owner != self.owner(taker) and self.is_compiled(module):
             open_ = name in _OF_EACH_MODULE or self.there(f"{module}.{name}")
             return not open_ and self.compiled(owner, module, name) is False
-        if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
+        if found is None or owner is None or self.there(f"{module}.{name}"):
             return False
-        if name in found.names or name in _OF_EACH_MODULE or self.mentions(owner, name) is not False:
+        if not found.anything and (
+            found.lazy or found.submodules or not any(map(self.is_compiled, found.stars))
+        ):
             return False
-        return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
+        if name in found.names or name in _OF_EACH_MODULE:
+            return False
+        if found.anything and self.mentions(owner, name) is not False:
+            return False
+        return all(self._lacks_star(module, star, name) for star in found.stars)
+
+    def _lacks_star(self, module: str, star: str, name: str) -> bool:
+        owner = self.owner(star)
+        if owner is not None and self.is_compiled(star):
+            return self.compiled(owner, star, name) is False
+        return self._by_star(star, name, frozenset({(module, name)})) is False
 
     def lacks_module(self, module: str) -> str | None:
         """The part of a module's name that is certainly not there."""

@@ -389,6 +389,24 @@ def test_a_name_that_a_compiled_module_has_no_more(cell, tmp_path, text, content
     assert readings.imports_of(cell, locked).lacks == found
 
 
+@pytest.mark.parametrize(
+    ("star", "is_lacking"),
+    [(b"\0__test__\0other\0", True), (b"\0__test__\0gone\0", False), (b"other\0", False)],
+)
+def test_a_name_that_goes_beside_a_star_of_a_compiled_module(cell, tmp_path, star, is_lacking) -> None:
+    """jax 0.4.20 takes ``tril`` of scipy.linalg, which has every name of a module of Cython's, too."""
+    path = "giver/inner.cpython-312-x86_64-linux-gnu.so"
+    init = {"giver/__init__.py": "from .inner import *\nfrom .sub import *\n", path: star}
+    taker = wheel("taker", "3.0", {"taker/__init__.py": "from giver import gone\n"})
+    giver = wheel("giver", "2.0", {**init, "giver/sub.py": "there = 1\n"})
+    shelf = Shelf({**taker, **giver, **wheel("giver", "1.0", {**init, "giver/sub.py": "gone = 1\n"})})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.older) for one in found] == [("giver.gone", "1.0")] * is_lacking
+
+
 def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
     giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
