@@ -1264,6 +1264,12 @@ PACKAGE_FACTS = {
     "listed-nearest": _listed_nearest,
     "flash-attn-wheel": _flash_attn_wheel,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
+    "bare-nvrtc": lambda r: any(
+        name in str(r.detail.get("line")) for name in ("_get_nvrtc_library", "libnvrtc.so:")
+    ),
+    "stale-container": lambda r: getattr(r.here, "stale_container", False),
+    "gpus-given": lambda r: getattr(r.here, "gpus_given", False),
+    "nodes-told": lambda r: getattr(r.here, "nodes_told", False),
     "other-wheel": _wheel_of_what,
     "vllm-image": lambda r: getattr(r.here, "vllm_image", False),
     "other-graphics": lambda r: getattr(r.here, "other_graphics", False),

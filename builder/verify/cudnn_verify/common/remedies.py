@@ -23,6 +23,7 @@ _CUT_OFF = re.compile(
 )
 _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
+_OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -63,12 +64,14 @@ class Remedies(FrameworkBuilds):
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
-        if {"ollama", "lm-studio", "llama-cpp"} & self.here.places and not getattr(
+        if {"ollama", "lm-studio", "llama-cpp", "packaged-app"} & self.here.places and not getattr(
             self.here, "python_here", True
         ):
             found = [command for command in found if command.where not in ("pip", "conda")]
         if "macos" in self.here.places:
             found = [c for c in found if c.where != "apt" and not _OF_CUDA.search(c.text)]
+        if "appliance" in self.here.places:  # what it is made of is not changed from a shell
+            found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
         found = as_here([self._told_companions(command) for command in found], self.here)
@@ -183,6 +186,8 @@ class Remedies(FrameworkBuilds):
     def _command(self, where, text, note):
         if where == "pip" and "pip " not in text:
             text = "pip install " + " ".join(map(self.quoted, text.split()))
+        if re.search(r"==\d[\d.]*\.dev20\d{6}", text):  # a nightly build is on its own index alone
+            text = re.sub(r"(download\.pytorch\.org/whl/)(?!nightly)", r"\1nightly/", text)
         return Command(where, text, note)
 
     @staticmethod

@@ -481,6 +481,12 @@ CONDITIONS = {
         len(facts.cuda_named) == 2 and "the text is about CUDA %d and %d" % tuple(sorted(facts.cuda_named))
     ),
     "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
+    "numbered-here": lambda facts, detail: (
+        (detail["library"] or "").endswith(".so")
+        and any(stem == detail["library"] for stem, _ in facts.libraries)
+        and "it is there under its name with a number alone"
+    ),
+    "in-kubernetes": lambda facts, _: facts.kubernetes and "it ran in a pod of Kubernetes",
     "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-macos": lambda facts, _: facts.python_org and "it ran on a Mac, whose system has no FFmpeg",

@@ -17,7 +17,11 @@ from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_chec
 from .text_facts import TextFacts, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
-_STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "facts": FITS, "fits": FITS, "proves": PROVES}
+_STRENGTHS = {
+    "wrapper": WRAPPER,
+    "proves": PROVES,
+    **dict.fromkeys(("class", "facts", "apart", "fits"), FITS),
+}
 _INSTALLERS = ("pip", "conda", "apt", "winget")
 """Where commands change what is installed. For a cause that a class of messages has in the second place the
 look decides first.
@@ -138,7 +142,7 @@ def diagnose(reading):
             or find_class(reading.lines, facts)
             or (find_class(whole, facts) if broken else [])
         )
-    findings = _facts_first(findings, told)
+    findings = _apart_first(_facts_first(findings, told), find_facts(reading.lines, facts, "apart"))
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -207,7 +211,7 @@ def _unwrapped(lines):
 def find(lines, facts):
     """[SignatureHit] of the exact signatures, and [{line, says, source}] of lines that mean nothing."""
     findings, harmless = [], []
-    exact = [row for row in read_signatures() if row.kind not in ("class", "facts")]
+    exact = [row for row in read_signatures() if row.kind not in ("class", "facts", "apart")]
     for hit in _hits(lines, exact, facts):
         if hit.signature.kind == "harmless":
             row = {"line": _place(hit.line), "says": hit.signature.says, "source": hit.signature.source}
@@ -217,10 +221,32 @@ def find(lines, facts):
     return findings, harmless
 
 
-def find_facts(lines, facts):
-    """[SignatureHit] of the faults that the facts of a text show together, whatever its lines say."""
-    rows = [row for row in read_signatures() if row.kind == "facts"]
-    return [hit for row in rows for hit in _hits(lines, [row], facts) if hit.causes]
+def find_facts(lines, facts, kind="facts"):
+    """[SignatureHit] of the faults that the facts of a text show together, whatever its lines say. Of kind
+    ``apart`` those of facts in prose that contradict each other: they make a cause likely, and prove none.
+    """
+    rows = [row for row in read_signatures() if row.kind == kind]
+    hits = [hit for row in rows for hit in _hits(lines, [row], facts) if hit.causes]
+    return [hit._replace(because=hit.because + _beside(hit, lines)) for hit in hits]
+
+
+def _beside(hit, lines):
+    """[The line with the other one of two facts that contradict each other]; [] where it is the same one."""
+    told = re.compile(hit.detail.get("beside") or "(?!)", re.IGNORECASE)
+    line = next((line for line in lines if told.search(line.text)), hit.line)
+    return ["line %d: %s" % (line.number, redact(line.text.strip())[:160])] if line != hit.line else []
+
+
+def _apart_first(findings, apart):
+    """The findings; where they prove nothing, with the contradiction of two facts before them that fits."""
+    fits = {cause for finding in findings for cause in finding.causes}
+    kinds = {finding.signature.kind for finding in findings}
+    if kinds & {"program", "elsewhere", "facts"} or any(f.strength == PROVES for f in findings):
+        return findings
+    for hit in apart:
+        if hit.causes[0] in fits or fits <= set(hit.signature.seems):
+            return [hit] + [f._replace(causes=[c for c in f.causes if c != hit.causes[0]]) for f in findings]
+    return findings
 
 
 def _facts_first(findings, told):
@@ -305,6 +331,7 @@ def _ranked(findings, facts):
     found = {}
     for finding in findings:
         for index, cause in enumerate(finding.causes if finding.strength == best else ()):
+            index -= finding.signature.kind == "apart"
             first = found.setdefault(cause, (index, finding.line.number, finding))
             if finding.signature.wants and not first[2].signature.wants:  # the more exact one of the two
                 found[cause] = (*first[:2], finding)
@@ -405,9 +432,23 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
         name = re.split("[< ]", absent)[0]
         told = "; not found: python3 -m pip install %s" % " ".join(map(Remedies.quoted, absent.split()))
         return {"command": "python3 -m pip show " + name, "decides": silent + told}
+    here = None if causes or silent else _look_by_system(facts)
+    if here:
+        return here
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     look = {"command": _PROBE, "decides": silent or text + "; the probe looks at the machine itself"}
     return look if causes or silent else _look_without_failure(facts) or look
+
+
+def _look_by_system(facts):
+    """For a text about a card of which no signature knows a line: what tells of the part for CUDA there."""
+    if facts.empty or not facts.fails and not facts.starts_not or not facts.gpu_named:
+        return None
+    if facts.starts_not and facts.container_told:  # the probe cannot run in a container that does not start
+        told = "on the host: a card is listed, and `nvidia` is among the runtimes; the log has the error"
+        return {"command": _ON_THE_HOST, "decides": told}
+    told = "the card, and the driver with the newest CUDA that it serves; not found: no driver is installed"
+    return {"command": "nvidia-smi", "decides": told} if "windows" in facts.places else None
 
 
 def _look_without_failure(facts):
@@ -444,6 +485,7 @@ def _look_for_facts(row, facts):
 
 
 _PROBE = "rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py"
+_ON_THE_HOST = "nvidia-smi; docker info | grep -i runtimes; docker logs CONTAINER 2>&1 | tail -n 30"
 _FACTS_HERE = (
     "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvidia-smi | grep Version; python3 --version; "
     "python3 -m pip list | grep -iE 'torch|tensorflow|jax|onnx|paddle|cupy|ctranslate2|nvidia'"

@@ -10,7 +10,7 @@ import re
 from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
-from ..common.tables import Releases, cudnn_of_torch, read_facts, read_patterns, told_names
+from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
@@ -354,6 +354,65 @@ def toolkit_above_driver(facts, _):
     return "driver %s; the toolkit of CUDA %s comes with branch %s" % (facts.driver, facts.nvcc, floor)
 
 
+def card_apart(facts, detail):
+    """The card, or the series, in a text has no code in any build of the CUDA that it names."""
+    cards = [numbers(capability)[:2] for capability in facts.capabilities]
+    if facts.arch_list or not cards or "jetson" in facts.places or any(card < (3, 7) for card in cards):
+        return None
+    variants, majors = sorted(facts.variants), facts.cudas_built
+    card = "%s has compute capability %s" % (facts.cards[0] if facts.cards else "the card", facts.capability)
+    if len(variants) == 1 and "torch" not in facts.packages:
+        rows = [r for r in Releases().builds("torch", None) if r["variant"] == variants[0] and r["archs"]]
+        if rows and not any(serves(row, one) for row in rows for one in cards):
+            detail["beside"] = variants[0]
+            return "%s, and no build of PyTorch for %s has code for it" % (card, variants[0])
+    if len(majors) != 1 or facts.built_cuda:
+        return None
+    major = next(iter(majors))
+    if any(card_within((major, 99), one) for one in cards):
+        return None
+    detail["beside"] = "cu(?:da)?[ :_-]?%d" % major
+    return "%s, and CUDA %d makes no code for it" % (card, major)
+
+
+def driver_apart(facts, detail):
+    """The driver in a text is older than the one CUDA that its build, image or packages are of."""
+    remedies = Remedies(facts, detail)
+    if not remedies.driver_known() or len(facts.cudas_built) != 1:
+        return None
+    major = next(iter(facts.cudas_built))
+    if remedies.driver_serves((major, 0)) or not driver_floor(major):
+        return None
+    detail["beside"] = "cu(?:da)?[ :_-]?%d" % major
+    here = facts.driver or "for CUDA " + facts.driver_cuda
+    return "driver %s; CUDA %d needs %s" % (here, major, dotted(driver_floor(major)))
+
+
+def python_apart_here(facts, detail):
+    """The Python in a text is none for which the release in it has wheels."""
+    python = numbers(facts.python)[:2]
+    for name in ("torch", "tensorflow", "jaxlib") if python else ():
+        release = (facts.packages.get(name) or "").partition("+")[0]
+        rows = Releases().builds(name, release) if len(numbers(release)) > 1 else []
+        ranges = [tuple(map(numbers, row["python"])) for row in rows]
+        if ranges and not any(first <= python <= last for first, last in ranges):
+            detail.update(name=name, wanted=release, beside=re.escape(release))
+            told = (name, release, dotted(ranges[0][0]), dotted(ranges[0][1]), facts.python)
+            return "%s %s has wheels for Python %s to %s, and this is Python %s" % told
+    return None
+
+
+def packages_apart(facts, detail):
+    """NVIDIA's packages in a text are all of another CUDA major version than its PyTorch."""
+    built = re.search(r"\+cu(1\d)\d$", facts.packages.get("torch") or "")
+    names = {re.match(r"nvidia-[a-z-]+-cu(1\d)$", name): name for name in [*facts.packages, *facts.wheels]}
+    majors = {found.group(1): name for found, name in names.items() if found}
+    if not built or not majors or built.group(1) in majors:
+        return None
+    detail["beside"] = re.escape(facts.packages["torch"])
+    return "PyTorch is %s, and %s is of another CUDA" % (facts.packages["torch"], min(majors.values()))
+
+
 def ollama_above_driver(facts, _):
     """From 0.30 on with a CUDA that is too new for branch 535:
     https://github.com/ollama/ollama/issues/18095
@@ -366,6 +425,10 @@ def ollama_above_driver(facts, _):
 
 
 FACT_FAULTS = {
+    "card-apart": card_apart,
+    "driver-apart": driver_apart,
+    "python-apart-here": python_apart_here,
+    "packages-apart": packages_apart,
     "ollama-above-driver": ollama_above_driver,
     "list-without-card": list_without_card,
     "card-before-image": card_before_image,

@@ -101,7 +101,7 @@ NEXTCHECKS = beside("read/next_checks.ini")
 FEWEST = 3
 """Confirmed threads of a signature from which on they decide on the order of its causes."""
 COUNTS = beside("read/cause_counts.ini")
-SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program", "elsewhere", "facts", "class")
+SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program", "elsewhere", "facts", "apart", "class")
 _TAKEN = {}
 """Signatures, looks and counts that were taken in place of this release's."""
 

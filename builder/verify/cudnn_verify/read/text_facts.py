@@ -185,13 +185,16 @@ class TextFacts(object):
         majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}
         self.image_major = next(iter(majors_told)) if len(majors_told) == 1 else None
         """The CUDA major version of the image that a text is about."""
+        built = {int(major) for found in _find_all("cuda_of_build", text) for major in found.values()}
         tags = {int(major) for found in _find_all("image_tags", text) for major in found.values()}
         self.image_majors = majors_told | tags
         if self.image_major is None and len(self.image_majors) == 1:
             self.image_major = next(iter(self.image_majors))
+        self.cudas_built = built | self.image_majors | self.cuda_majors
+        """The CUDA major versions that a text names of builds, images and packages."""
         said = _groups("driver_cuda", text)
         number = said.get("number") or said.get("short")
-        told = said.get("cuda") or said.get("umd") or said.get("told")
+        told = next((said[key] for key in said if key not in ("number", "short")), None)
         self.driver_cuda = dotted(cuda_tuple(number)) if number else told
         self.nvcc = next(iter(_groups("nvcc", text).values()), None)
         """The version of CUDA's compiler."""
@@ -235,7 +238,8 @@ class TextFacts(object):
         self.asked_build = _groups("asked_build", text).get("name")
         self.llama_build = _groups("llama_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")
-        said = _groups("python", text)
+        told = list(_find_all("python", text))  # a wheel's tag is no Python that is here
+        said = next((found for found in told if not {"tag", "folder"} & set(found)), (told or [{}])[0])
         minor = said.get("tag") or said.get("folder")
         self.python = "3." + minor if minor else said.get("instead") or said.get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")

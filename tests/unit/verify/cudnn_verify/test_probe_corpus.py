@@ -1395,6 +1395,138 @@ def test_classes_of_faults_that_the_eighth_held_out_set_showed(text, cause, comm
 
 
 @pytest.mark.parametrize(
+    ("text", "cause", "beside"),
+    [
+        ("GTX 1080 Ti\nThe launcher installs the wheel for cu128.", "framework-arch-missing", "line 2"),
+        ("Tesla P40 with ghcr.io/foo/app:cuda13: it stopped working", "framework-arch-missing", "CUDA 13"),
+        ("My 50 series card with PyTorch 2.4: the program just closes", "framework-arch-missing", "2.4"),
+        ("nvidia-smi says CUDA Version: 12.4\nnvidia-cublas-cu13 is installed", "driver-too-old", "12.4"),
+        ("Driver 470.256, and the CUDA 12 build of onnxruntime", "driver-too-old", "525"),
+        ("Python 3.14 and pip install torch==2.6.0 does not work", "build-not-published", "3.14"),
+        ("torch 2.9.1+cu128\nnvidia-cublas-cu13 13.1.0: a crash", "cuda-major-mixed", "2.9.1+cu128"),
+    ],
+)
+def test_two_facts_that_contradict_each_other_are_a_likely_cause_with_both_as_proof(text, cause, beside):
+    document = diagnose_score.answer(text)
+    first = document["causes"][0]
+    assert first["cause"] == cause
+    assert not document["decided"]
+    assert beside in " ".join(first["because"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 4090, the wheel for cu128: the program closes",
+        "Driver 580.95, and the CUDA 13 build of the program does not start",
+        "Python 3.12 and pip install torch==2.6.0",
+        "GTX 1080, CUDA 12 build: the program closes",
+    ],
+)
+def test_two_facts_that_fit_each_other_are_no_cause(text):
+    assert diagnose_score.answer(text)["causes"] == []
+
+
+def test_a_contradiction_comes_before_what_fits_equally_and_after_a_proof():
+    facts = "Driver 470.256, and the CUDA 12 build of onnxruntime. "
+    rows = diagnose_score.answer(facts + "onnxruntime falls back to the CPU")["causes"]
+    assert [row["cause"] for row in rows][:2] == ["driver-too-old", "framework-cpu-build"]
+    proven = diagnose_score.answer(facts + "\nlibcuda.so: cannot open shared object file")
+    assert proven["decided"]
+    assert proven["cause"] == "unversioned-name-missing"
+
+
+@pytest.mark.parametrize(
+    ("text", "look"),
+    [
+        ("Windows 11, RTX 3070: it crashes as soon as I click. Error", "nvidia-smi"),
+        (
+            "The docker container exits immediately with RTX 3070. Error 137 of unknown origin",
+            "docker info",
+        ),
+        ("Windows 11: CUDAExecutionProvider not loaded", "where.exe"),
+        ("ComfyUI exits with 0xC0000005, torch 2.10.0+cu130", "driver_version"),
+        ("process exited with code 3221225781", "vcruntime140_1.dll"),
+        ("koboldcpp crashes only when the GPU is on", "driver_version"),
+    ],
+)
+def test_what_tells_the_cause_fits_the_system_of_the_text(text, look):
+    assert look in diagnose_score.answer(text)["look"]["command"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "the driver of the host was upgraded, and in the container nvidia-smi says\n"
+                "Failed to initialize NVML: Driver/library version mismatch"
+            ),
+            "driver-library-mismatch",
+            "docker restart",
+        ),
+        (
+            "kubernetes pod: Failed to initialize NVML: Driver/library version mismatch",
+            "driver-library-mismatch",
+            "kubectl delete pod",
+        ),
+        (
+            "k8s pod with /dev/nvidia0: libcuda.so.1: cannot open shared object file",
+            "container-no-gpu",
+            "kubectl exec",
+        ),
+        ("WSL2: CUDA driver error: device not ready", "out-of-memory", "nvidia-smi"),
+        ("CUDA driver error: operation not supported", "driver-error", "expandable_segments:False"),
+        ("OMP: Error #15: Initializing libiomp5md.dll", "import-order-conflict", "KMP_DUPLICATE_LIB_OK"),
+        (
+            (
+                "libnvrtc.so: cannot open shared object file: No such file or directory\n"
+                "/venv/lib/python3.12/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+            ),
+            "unversioned-name-missing",
+            "libnvrtc.so",
+        ),
+        ("ModuleNotFoundError: No module named 'torch._C'", "package-overwritten", ""),
+        (
+            "No matching distribution found for torch==2.10.0.dev20251012+cu130",
+            "build-not-published",
+            "/whl/nightly/cu130",
+        ),
+        (
+            'Unraid: could not select device driver "" with capabilities: [[gpu]]',
+            "container-no-gpu",
+            "--runtime=nvidia",
+        ),
+        (
+            (
+                "LocalAI, Tesla M40: ggml_cuda_compute_forward: CUDA error: "
+                "no kernel image is available for execution on the device"
+            ),
+            "framework-arch-missing",
+            "",
+        ),
+        (
+            "docker run --gpus all IMAGE\nin the container: No GPU or driver detected, CPU mode",
+            "container-no-gpu",
+            "nvidia-ctk runtime configure",
+        ),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_classes_of_faults_that_users_of_desktop_programs_showed(text, cause, command):
+    first = diagnose_score.answer(text)["causes"][0]
+    commands = [row["text"] for row in first["commands"]]
+    assert first["cause"] == cause
+    assert command in commands[0] if command else commands == []
+
+
+def test_the_python_of_a_text_comes_before_the_one_in_the_tag_of_a_wheel():
+    text = "flash_attn-2.7.4-cp311-cp311-linux_x86_64.whl is not a supported wheel on this platform.\n"
+    assert diagnose_score.answer(text)["read"]["python"] == "3.11"
+    assert diagnose_score.answer(text + "Python 3.13.1")["read"]["python"] == "3.13"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "RuntimeError: HIP error: invalid device function\nHIP kernel errors might be asynchronous",
