@@ -76,7 +76,44 @@ def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
     lines = [note.removeprefix(f"{path}:").partition(":")[0] for note in found.notes]
     assert lines == ["3", "6", "7", "8", "9", "13", "14"]
     assert "the lock has its own" in found.notes[0]
-    assert "no editable packages" in found.notes[1]
+    for note in found.notes[1:3]:
+        assert note.endswith(
+            "built from the repository's own source: not part of the set; build it in the image"
+        )
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("submodules/diff-gaussian-rasterization", True),
+        ("submodules/x[extra]", True),
+        ("./simple-knn", True),
+        ("../here", True),
+        ("~/here", True),
+        ("sub\\folder", True),
+        ("-e .", True),
+        ("-e git+https://example.invalid/x.git#egg=x", True),
+        ("git+ssh://example.invalid/x.git", True),
+        ("name @ git+https://example.invalid/x.git", True),
+        ("name @ file:///here", True),
+        ("dist/name-1.0-py3-none-any.whl", False),
+        ("name @ https://example.invalid/name-1.0.tar.gz", False),
+    ],
+)
+def test_what_a_repository_builds_itself_is_noted_and_the_rest_is_taken(tmp_path, line, own) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(f"torch==2.3.1\n{line}\n")
+    found = from_requirements(path)
+    assert list(map(str, found.wishes)) == ["torch==2.3.1"]
+    (note,) = found.notes
+    assert note.startswith(f"{path}:2: {line}: ")
+    assert ("the repository's own source" in note) is own
+
+
+def test_a_path_on_the_command_line_is_refused() -> None:
+    for text in ("tensorflow/tensorflow:1.15", "submodules/simple-knn"):
+        with pytest.raises(UsageError, match="is a path, an image or a repository, and no package"):
+            from_arguments(["torch", text])
 
 
 def test_the_address_of_a_frameworks_wheel_tells_its_version(tmp_path) -> None:
