@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -244,6 +244,21 @@ def driver(text: str | None) -> str | None:
     if re.fullmatch(r"[0-9]{1,2}(\.[0-9]+){0,2}", text):
         raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like)
     raise UsageError(f"--driver {text} is no driver version", hint=like)
+
+
+def all_of(*asks: Callable[[], object]) -> None:
+    """Ask each, so that all faults of one command line are told at once. Raises UsageError."""
+    faults = list[UsageError]()
+    for ask in asks:
+        try:
+            ask()
+        except UsageError as fault:
+            faults.append(fault)
+    if len(faults) > 1:
+        lines = (f"{fault.message}" + (f"\n    {fault.hint}" if fault.hint else "") for fault in faults)
+        raise UsageError("\n  ".join(("several values are wrong:", *lines)))
+    if faults:
+        raise faults[0]
 
 
 def card(text: str, *, alike: bool = True) -> str:

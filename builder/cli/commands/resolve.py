@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,17 @@ def resolve(
     if output is not None and not force:
         opt.refuse_existing(output)
     title = name or (_matrix_name(output) if output is not None else "resolved")
-    asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_, pylock)
-    on = asked_machine(gpu or (), opt.driver(driver), platform)
+    options = [word for name, values in _given(gpu, driver, python, platform) for word in (name, values)]
+    read = list[Wishes]()
+    opt.all_of(
+        lambda: read.append(
+            _read(options, requirements, requirement_file, pyproject, notebook, conda_, pylock)
+        ),
+        lambda: opt.driver(driver),
+        *(partial(opt.card, text) for text in gpu or ()),
+    )
+    (asked,) = read
+    on = asked_machine(gpu or (), driver, platform)
     index = None if offline else Index.from_user(once=True)
     try:
         with noted(Terminal.of(progress), title) as note:
@@ -108,6 +118,30 @@ def resolve(
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
     return 0
+
+
+def _given(
+    gpu: list[str] | None, driver: str | None, python: str | None, platform: str | None
+) -> list[tuple[str, str]]:
+    """The options about the machine that were typed, each with its value."""
+    one = (("--driver", driver), ("--python", python), ("--platform", platform))
+    return [*(("--gpu", text) for text in gpu or ()), *((name, value) for name, value in one if value)]
+
+
+def _read(
+    options: list[str],
+    requirements: list[str] | None,
+    files: list[Path] | None,
+    *others: Path | None,
+) -> Wishes:
+    """The requirements, as :func:`wishes`; commands in the hint of a UsageError keep the ``options``."""
+    try:
+        return wishes(requirements or (), files or (), *others)
+    except UsageError as problem:
+        if problem.hint is not None and options:
+            kept = f" {shlex.join(options)}`"
+            problem.hint = re.sub(r"(`rtbuild resolve [^`]+)`", lambda one: one[1] + kept, problem.hint)
+        raise
 
 
 def _title(found: ProposedMatrix) -> str:

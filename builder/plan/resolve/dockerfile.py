@@ -25,7 +25,11 @@ _WELL_KNOWN = (
 """Images whose tags name the framework inside: https://hub.docker.com/r/pytorch/pytorch,
 https://hub.docker.com/r/tensorflow/tensorflow, https://hub.docker.com/r/paddlepaddle/paddle
 """
-_NGC = re.compile(r"nvcr\.io/nvidia/(?P<what>pytorch|tensorflow|jax|paddlepaddle):.*")
+_NGC = re.compile(
+    r"nvcr\.io/nvidia/(?P<what>pytorch|tensorflow|jax|paddlepaddle):(?:(?P<month>\d\d\.\d\d)\b)?.*"
+)
+"""NVIDIA's images have the year and the month in the tag: 21.08 is of August 2021."""
+_HELD = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/"
 _NAMES = {"pytorch": "torch", "paddlepaddle": "paddlepaddle-gpu"}
 
 
@@ -48,8 +52,9 @@ def is_dockerfile(name: str, text: str) -> bool:
     """By its name, or by a first instruction that only a Dockerfile has."""
     if re.fullmatch(r"(?:.*\.)?(?:Dockerfile|Containerfile)(?:\..*)?", name, re.IGNORECASE):
         return True
-    first = next((line for line in text.splitlines() if line.strip() and line.lstrip()[:1] != "#"), "")
-    return re.match(r"FROM\s+\S+(?:\s+AS\s+\S+)?\s*$", first) is not None
+    lines = (line for line in text.splitlines() if line.strip() and line.lstrip()[:1] != "#")
+    first = next((line for line in lines if not re.match(r"ARG\s+\w", line)), "")
+    return re.match(r"FROM\s+(?:--\S+\s+)*\S+(?:\s+(?i:AS)\s+\S+)?\s*$", first) is not None
 
 
 def commands(text: str) -> Iterator[tuple[int, str]]:
@@ -102,9 +107,11 @@ def _told(line: int, image: str) -> BaseImage | None:
         return BaseImage(line=line, name=image, told=told)
     if found := _NGC.fullmatch(plain):
         name = _NAMES.get(found["what"], found["what"])
+        title = load().table(name).title
+        month = f"{found['month']} is a month, and no release of {title}; " if found["month"] else ""
         told = (
-            f"NVIDIA's own build of {load().table(name).title} is not taken over: no package index has it. "
-            f"Name the release that it is made of, as in `rtbuild resolve {name}==VERSION -r FILE`"
+            f"{month}NVIDIA's own build of {title} is not taken over: no package index has it. "
+            f"Name the release that it is made of ({_HELD}), as in `rtbuild resolve {name}==VERSION -r FILE`"
         )
         return BaseImage(line=line, name=image, told=told)
     if found := re.fullmatch(r"(?:docker\.io/)?(?:library/)?python:(?P<python>3\.\d+)\b.*", plain):

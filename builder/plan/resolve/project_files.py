@@ -235,38 +235,41 @@ def from_notebook(path: Path) -> Wishes:
     except (ValueError, KeyError, IndexError, TypeError) as problem:
         raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
     found = Wishes()
-    take_file, text_of_code = files_beside(path, found), ""
+    take_file, code = files_beside(path, found), list[tuple[str, str]]()
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))
         lines = source if isinstance(source, list) else []
         text = source if isinstance(source, str) else "".join(map(str, lines))
-        text_of_code += f"{text}\n"
         found.imports += imports_of_source(re.sub(r"(?m)^[ \t]*[!%].*$", "", text))
         shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
         for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
+            code.append((line, f"cell {number}, line {line_number}"))
             if shell or line.lstrip().startswith(("!", "%")):
                 install_line(line, f"{path}, cell {number}, line {line_number}", found, take_file)
     if not found.wishes:
-        imported = _imported(text_of_code)
-        raise nothing(
-            f"{path} installs nothing by pip",
-            found,
-            f"it imports {imported.partition('<')[0]}: `rtbuild resolve {shlex.quote(imported)}`"
-            if imported
-            else "lines such as `!pip install torch` are read",
-        )
+        way = _imported(code) or "lines such as `!pip install torch` are read"
+        raise nothing(f"{path} installs nothing by pip", found, way)
     return found.once()
 
 
-def _imported(code: str) -> str | None:
-    """The requirement of the first framework that a notebook's code imports."""
+def _imported(code: Sequence[tuple[str, str]]) -> str | None:
+    """The hint for the first framework that a notebook's lines import, with the lines that say it.
+
+    ``code``: each line and its place.
+    """
     wanted = {row.module: row.distribution for row in load().registry if row.distribution}
-    imports = re.findall(r"^\s*(?:import|from)\s+(\w+)", code, re.MULTILINE)
-    name = next((wanted[module] for module in imports if module in wanted), None)
-    old = name == "tensorflow" and re.search(r"^\s*%tensorflow_version 1", code, re.MULTILINE)
-    return f"{name}<2" if old else name
+    for line, place in code:
+        found = re.match(r"\s*(?:import|from)\s+(\w+)", line)
+        if found is None or (name := wanted.get(found[1])) is None:
+            continue
+        old = (one for one in code if re.match(r"\s*%tensorflow_version 1", one[0]))
+        if name == "tensorflow" and (first := next(old, None)) is not None:
+            said = f"; {first[1]} has `{quoted(first[0].strip())}`"
+            return f"it imports {name} ({place}){said}: `rtbuild resolve 'tensorflow<2'`"
+        return f"it imports {name} ({place}): `rtbuild resolve {shlex.quote(name)}`"
+    return None
 
 
 def imports_of_source(text: str) -> list[str]:

@@ -48,6 +48,9 @@ _VALUED = (
 """Options of ``pip install`` that take a value, which is no requirement."""
 _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
+_SOURCES = re.compile(r"(?:[^@;/\\]*@\s*)?(?:(?:git|hg|svn|bzr)\+|file:)|(?:\.|~|[^\s:;@'\"]*[/\\])(?!/)")
+"""A folder, or a repository of a version control system: https://pip.pypa.io/en/stable/topics/vcs-support/"""
+_OWN_SOURCE = "built from the repository's own source: not part of the set; build it in the image"
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -167,7 +170,7 @@ class Wishes:
             exact = f"{wheel.name}=={wheel.version}{_build(wheel.name, wheel.version, found['folder'])}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")
-        if _ADDRESS.match(text):
+        if _ADDRESS.match(text) or _SOURCES.match(text):
             self.leave_out(text, place)
             return
         if len(self.wishes) + len(self.notes) >= _MOST_WISHES:
@@ -192,7 +195,13 @@ class Wishes:
             self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 
     def leave_out(self, text: str, place: str) -> None:
-        self.note(place, text, "not taken over: an image installs versions from an index")
+        """Note an address or a path in the place of a version."""
+        sources = _SOURCES.match(text) and not re.search(r"\.(?:whl|tar\.gz|zip)\s*$", text)
+        self.note(
+            place,
+            text,
+            _OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
+        )
 
     def note(self, place: str, text: str, why: str) -> None:
         """Say what became of a text that is no requirement; without logins, for it may be an address."""
@@ -290,6 +299,9 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         if "." in text and not known and _is_file(Path(text)):
             said = f"the command line: {quoted(text)} is the name of a file, and no package"
             raise UsageError(said, hint=f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads it as text")
+        if re.match(r"[A-Za-z0-9][\w.-]*/[^@\s]*$", text):
+            said = f"the command line: {quoted(text)} is a path, an image or a repository, and no package"
+            raise UsageError(said, hint=_AS_IN)
         before = text
         found.add(text, "the command line")
     return found
@@ -487,7 +499,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
     if option in _INDEX and re.match(r"https?://", value):
         found.add_index(value, place)
     elif option in ("-e", "--editable"):
-        found.note(place, f"{option} {value}", "not taken over: an image has no editable packages")
+        found.note(place, f"{option} {value}", _OWN_SOURCE)
     else:
         found.note(place, f"{option} {value}", "an option of pip, left out")
 
@@ -581,45 +593,29 @@ class OtherFile:
 
 _FREEZE = "where it is installed: `pip freeze >requirements.txt`; or name frameworks: `rtbuild resolve torch`"
 _OTHER_FILES = (
-    OtherFile(
-        names=r"setup\.py",
-        what="a program of setuptools, which is not run",
-        hint=_FREEZE,
-        text=r"(?:from setuptools|import setuptools|from distutils)\b",
-    ),
+    OtherFile(names=r"setup\.py", what="a program of setuptools, which is not run",
+              hint=_FREEZE, text=r"(?:from setuptools|import setuptools|from distutils)\b"),
     OtherFile(names=r"setup\.cfg", what="a file of setuptools' settings", hint=_FREEZE),
-    OtherFile(
-        names=r"Pipfile(?:\.lock)?",
-        what="a file of Pipenv's",
-        hint="`pipenv requirements >requirements.txt` writes one",
-    ),
-    OtherFile(
-        names=r"poetry\.lock",
-        what="a lock of Poetry's",
-        hint="`poetry export -o requirements.txt` writes one; its pyproject.toml is read by --pyproject",
-    ),
-    OtherFile(
-        names=r"uv\.lock",
-        what="a lock of uv's",
-        hint="`uv export --format pylock.toml -o pylock.toml` writes one that --from-pylock reads",
-    ),
-    OtherFile(
-        names=r"pdm\.lock",
-        what="a lock of PDM's",
-        hint="`pdm export -o requirements.txt` writes one; its pyproject.toml is read by --pyproject",
-    ),
-    OtherFile(
-        names=r"pylock(?:\.[^.]+)?\.toml", what="a lock of PEP 751", hint="--from-pylock FILE reads it"
-    ),
-    OtherFile(names=r"pyproject\.toml", what="a project's own description", hint="--pyproject FILE reads it"),
-    OtherFile(names=r".*\.ipynb", what="a notebook", hint="--notebook FILE reads it"),
-    OtherFile(
-        names=r"(?:.*[-_.])?(?:environment|conda|env)(?:[-_.].*)?\.ya?ml",
-        what="an environment of conda's",
-        hint="--conda FILE reads it",
-        text=r"dependencies:\s*$",
-    ),
-)
+    OtherFile(names=r"Pipfile(?:\.lock)?", what="a file of Pipenv's",
+              hint="`pipenv requirements >requirements.txt` writes one", text=r"\[\[source\]\]\s*$"),
+    OtherFile(names=r"poetry\.lock", what="a lock of Poetry's",
+              hint="`poetry export -o requirements.txt` writes one; --pyproject reads its pyproject.toml",
+              text=r"# This file is automatically @generated by Poetry\b"),
+    OtherFile(names=r"uv\.lock", what="a lock of uv's",
+              hint="`uv export --format pylock.toml -o pylock.toml` writes one that --from-pylock reads",
+              text=r"version = \d+[ \t]*\r?\n(?s:.*)^\[\[package\]\][ \t]*\r?$"),
+    OtherFile(names=r"pdm\.lock", what="a lock of PDM's",
+              hint="`pdm export -o requirements.txt` writes one; --pyproject reads its pyproject.toml",
+              text=r"# This file is @generated by PDM\b"),
+    OtherFile(names=r"pylock(?:\.[^.]+)?\.toml", what="a lock of PEP 751",
+              hint="--from-pylock FILE reads it", text=r"\[\[packages\]\]\s*$"),
+    OtherFile(names=r"pyproject\.toml", what="a project's own description",
+              hint="--pyproject FILE reads it", text=r"\[(?:project|build-system|tool\.[\w.-]+)\]\s*$"),
+    OtherFile(names=r".*\.ipynb", what="a notebook",
+              hint="--notebook FILE reads it", text=r'\s*"(?:cells|nbformat)": '),
+    OtherFile(names=r"(?:.*[-_.])?(?:environment|conda|env)(?:[-_.].*)?\.ya?ml",
+              what="an environment of conda's", hint="--conda FILE reads it", text=r"dependencies:\s*$"),
+)  # fmt: skip
 """The first that fits counts. Their formats: https://packaging.python.org/en/latest/specifications/,
 https://python-poetry.org/docs/cli/#export, https://pipenv.pypa.io/en/latest/commands.html#requirements,
 https://docs.astral.sh/uv/reference/cli/#uv-export, https://pdm-project.org/en/latest/reference/cli/#export

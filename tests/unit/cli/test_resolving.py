@@ -580,3 +580,23 @@ def test_a_matrix_goes_into_a_file(tmp_path, capsys) -> None:
 )
 def test_a_name_misspelt_is_told_from_a_package_of_its_own(typed_name: str, meant: str | None) -> None:
     assert solve.meant(typed_name) == meant
+
+
+def test_all_typed_faults_are_told_at_once_and_hints_keep_the_options(tmp_path) -> None:
+    notebook = tmp_path / "n.ipynb"
+    source = "%tensorflow_version 1.x\nimport tensorflow as tf"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
+    with pytest.raises(UsageError) as several:
+        called(command.resolve, ["torch"], gpu=["RTX 3009", "T44"], driver="abc", offline=True)
+    assert several.value.message.startswith("several values are wrong:")
+    for said in (
+        "--driver abc is no driver",
+        "--gpu RTX 3009 is no GPU",
+        "one of RTX3090",
+        "--gpu T44 is no",
+    ):
+        assert said in several.value.message
+    with pytest.raises(UsageError) as one:
+        called(command.resolve, [], notebook=notebook, gpu=["T4"], driver="535", offline=True)
+    assert "line 1 has `%tensorflow_version 1.x`" in str(one.value.hint)
+    assert "`rtbuild resolve 'tensorflow<2' --gpu T4 --driver 535`" in str(one.value.hint)

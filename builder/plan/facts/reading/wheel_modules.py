@@ -56,8 +56,11 @@ _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
-_ESCAPED = re.compile(rb"\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])([A-Za-z_]\w*)")
-"""A word that begins behind an escape: protoc writes ``b'\\n\\tBoolValue'``, and no ``tBoolValue``."""
+_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
+_ESCAPED = re.compile(rb"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])\w*)+")
+"""Letters in a text behind escapes of Python's:
+https://docs.python.org/3/reference/lexical_analysis.html#escape-sequences
+"""
 
 
 class WheelSources(Protocol):
@@ -478,8 +481,17 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
     for _, content in sources.every() if sources is not None else (("", None),):
         if content is None:
             return None
-        found.update(_WORD.findall(content), _ESCAPED.findall(content))
+        found.update(_WORD.findall(content))
+        # protoc's text ``\\n\\tBoolValue`` names BoolValue, and ``\\x0b\\x44oubleValue`` DoubleValue
+        for escaped in _ESCAPED.findall(content) if b"\\" in content else ():
+            found.update(_WORD.findall(_ESCAPE.sub(_unescaped, escaped)))
     return frozenset(found)
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    """The byte that an escape of a text stands for: of those with a letter each is a space."""
+    number = int(escape[1], 16) if escape[1] else int(escape[2], 8) & 0xFF if escape[2] else 0x20
+    return bytes((number,))
 
 
 def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:

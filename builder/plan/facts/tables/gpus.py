@@ -180,8 +180,9 @@ def near_names(text: str) -> list[str]:
     }
     if typing := {name: row for name, row in alike.items() if _is_slip(number, _series(row.name)[1])}:
         alike = typing
-    close = difflib.get_close_matches("".join(words_of(text)), alike, n=3, cutoff=0.4)
-    return [alike[name].name for name in close]
+    close = difflib.get_close_matches("".join(words_of(text)), alike, n=len(alike) or 1, cutoff=0.4)
+    close.sort(key=lambda name: sorted(_series(alike[name].name)[1]) != sorted(number))
+    return [alike[name].name for name in close[:3]]
 
 
 def _series(text: str) -> tuple[str, str]:
@@ -198,12 +199,16 @@ def _is_alike(letters: str, number: str, series: str, other: str) -> bool:
 
 
 def _is_slip(number: str, other: str) -> bool:
-    """Whether one number is another with a digit less, more or wrong: 390, 30900 and 3091 are a 3090."""
+    """Whether one number is another with a digit less, more or wrong, or two that changed places: 390, 30900,
+    3091 and 3009 are a 3090.
+    """
     if not number or not other or abs(len(number) - len(other)) > 1:
         return False
     long, short = sorted((number, other), key=len, reverse=True)
     if len(long) == len(short):
-        return sum(a != b for a, b in zip(long, short, strict=True)) == 1
+        wrong = [n for n, (a, b) in enumerate(zip(long, short, strict=True)) if a != b]
+        changed = len(wrong) == 2 and wrong[1] == wrong[0] + 1 and sorted(long) == sorted(short)
+        return len(wrong) == 1 or changed
     return any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
 
 

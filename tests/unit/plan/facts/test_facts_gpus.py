@@ -169,6 +169,8 @@ def test_what_no_table_has_leads_on(text: str, way: str) -> None:
 
 def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:
     assert "RTX5090" in near_names("RTX 5099")
+    for typed, meant in (("RTX 3009", "RTX3090"), ("RTX 4900", "RTX4090"), ("GTX 1008", "GTX1080")):
+        assert near_names(typed)[0] == meant
     assert near_names("") == []
 
 

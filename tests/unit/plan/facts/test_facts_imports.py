@@ -439,6 +439,15 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
     )
 
 
+@pytest.mark.parametrize(("name", "there"), [("BoolValue", True), ("DoubleValue", True), ("BotValue", False)])
+def test_names_behind_the_escapes_of_a_descriptor_are_there(tmp_path, name: str, there: bool) -> None:
+    """protoc binds what its serialized text names: wandb takes BoolValue of protobuf's wrappers_pb2."""
+    text = r"D = add(b'\n\x1ewrappers.proto\x12\x0fgoogle\"#\n\x0b\x44oubleValue\"!\n\tBoolValue\x12\301')"
+    shelf = Shelf(wheel("giver", "1.0", {"giver/wrappers_pb2.py": text}))
+    (locked,) = shelf.wheels()
+    assert _Shelved(locked, tmp_path, opener(shelf, tmp_path)).mentions(name) is there  # type: ignore[arg-type]
+
+
 def test_two_that_read_one_wheel_at_once_keep_what_both_have_read(tmp_path) -> None:
     shelf = Shelf(wheel("taker", "1.0", {"one.py": "import a\n", "two.py": "import b\n"}))
     (locked,) = shelf.wheels()
