@@ -21,9 +21,9 @@ FRAMEWORKS = ("torch", "tensorflow", "jax", "onnxruntime-gpu", "ctranslate2")
 INTRODUCTION = """\
 # The last release for your card and driver
 
-The newest release of each framework with a CUDA build that runs, by the [rules](compatibility.md) `driver`
-and `gpu`; made from the [facts](facts.md) by `make golden`. `rtbuild resolve torch --gpu "GTX 1080 Ti"
---driver 570` says the same for any card and driver, with a matrix to build.
+The newest release of each framework with a CUDA build that runs, by the [rules](compatibility.md) `driver`,
+`gpu` and `known-bad`; made from the [facts](facts.md) by `make golden`. `rtbuild resolve torch
+--gpu "GTX 1080 Ti" --driver 570` says the same for any card and driver, with a matrix to build.
 
 A build such as `+cu126` is on PyTorch's own index. In brackets: the newest that the default index has, if it
 is another. A card stands for all of its compute capability; a driver for its branch and those up to the next
@@ -37,13 +37,16 @@ def markdown(facts: Facts) -> str:
     parts = [INTRODUCTION]
     for name in CARDS:
         card = facts.gpus[name.lower()]
-        rows, reasons = [], dict[str, None]()
+        rows, reasons, running = [], dict[str, None](), set[str]()
         for branch in BRANCHES:
             found = [last_release(framework, (card.name,), branch) for framework in FRAMEWORKS]
             rows.append((branch, *map(_said, found)))
             ran = [one for one in found if one.anywhere.text is not None]
             # where nothing runs, one reason is the reason of all
             reasons |= dict.fromkeys(_dropped(one, branch) for one in ran or found[:1])
+            running |= {one.name for one in ran}
+        never = [last_release(name, (card.name,), None) for name in FRAMEWORKS if name not in running]
+        reasons |= dict.fromkeys(_dropped(one) for one in never)
         title = f"Compute capability {card.capability}: {card.name} and others"
         parts.append(as_table(title, ("driver", *FRAMEWORKS), rows))
         parts += ["What was dropped when:\n", *(f"- {text}" for text in reasons if text), ""]
@@ -58,13 +61,14 @@ def _said(last: LastRelease) -> str:
     return short if plain == newest else f"{short} ({plain.partition('==')[2] if plain else 'none'})"
 
 
-def _dropped(last: LastRelease, branch: str) -> str:
-    """Why the release after the newest one does not run, with the source."""
+def _dropped(last: LastRelease, branch: str = "") -> str:
+    """Why the release after the newest one does not run, with the source; without a branch, on any driver."""
     why = last.anywhere.dropped
     if why is None:
         return ""
     sources = dict.fromkeys(value.source.reference for value in why.values if value.source.kind == "table")
-    message = why.message.replace(f", and here is {branch}", "")
+    message = why.message.replace(f", and here is {branch}", "") if branch else why.message
     refused = last.anywhere.refused
-    who = refused.text if refused is not None and last.anywhere.text is not None else "All"
+    alone = last.anywhere.text is not None or not branch
+    who = refused.text if refused is not None and alone else "All"
     return f"{who}: {message} ({'; '.join(sources)})"

@@ -17,9 +17,8 @@ from builder.cli.first_matrix import MatrixWish, asked_machine, matrix_text, wis
 from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
-from builder.core.model import Cell
 from builder.plan.facts.rules import Outcome, by_compat, platform_of
-from builder.plan.lock import LOADER_FOLDERS, pip_install
+from builder.plan.lock import LOADER_FOLDERS, pip_line
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
@@ -146,13 +145,6 @@ def _read(
 
 def _title(found: ProposedMatrix) -> str:
     return found.demand.frameworks[0].name
-
-
-def pip_line(cell: Cell) -> str | None:
-    """pip's command line for a cell; None if the system has to have CUDA, or if a package is compiled."""
-    if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
-        return None
-    return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)
 
 
 def _matrix_name(path: Path) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Place as Place,
         lost_by as lost_by,
         pip_install as pip_install,
+        pip_line as pip_line,
         written as written,
     )
     from .file import (

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from builder.core.model import Pinned, Sdist, Wheel
+from builder.core.model import Cell, Pinned, Sdist, Wheel
 from builder.core.versions import canonical
 from builder.sources.index import MACHINES
 
@@ -32,6 +32,13 @@ def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
     """The line to type for requirements and extra indexes; pip's own configuration says from where else."""
     extra = (word for url in index for word in ("--extra-index-url", url))
     return shlex.join(["pip", "install", *wanted, *extra])
+
+
+def pip_line(cell: Cell) -> str | None:
+    """pip's command line for a cell; None if the system has to have CUDA, or if a package is compiled."""
+    if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
+        return None
+    return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)
 
 
 LOADER_FOLDERS = (

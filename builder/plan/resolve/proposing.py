@@ -12,6 +12,7 @@ from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownE
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
+from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import LastRelease, last_release, nothing
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
@@ -115,6 +116,7 @@ def propose(
             index=tuple(asked.index),
             imports=tuple(asked.imports),
         )
+        demand = _beside_cpu_builds(demand, index, note)
         demand, swapped = _by_other_names(demand)
         if not demand.frameworks:
             if index is not None:
@@ -229,7 +231,7 @@ def _on_any_python(
     With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
     """
     try:
-        standing = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
+        standing, newer = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
         if index is not None and demand.companions:
             note(f"asking the index for the Pythons of {_named(demand.companions)}")
@@ -238,20 +240,43 @@ def _on_any_python(
         if not has or not any(map(demand.takes_python, there)):
             raise
         try:
-            standing = _standing(
+            standing, newer = _standing(
                 replace(demand, wheels_for=there), available, index, limit, rootfs=rootfs, note=note
             )
         except NothingPossibleError as second:
             raise first from second  # which speaks of what was asked for
     else:
         has, there = {}, frozenset[str]()
-    return standing, [*_of_pythons(has), *_of_older(standing[0], demand, available)]
+    return standing, [*_of_pythons(has), *_of_older(standing[0], demand, available), *newer]
 
 
 def _of_pythons(has: Mapping[NamedRequirement, frozenset[str]]) -> Iterator[str]:
     for wish, there in has.items():
         pythons = sorted(there, key=key)
         yield f"{wish} ({wish.place}) has wheels for Python {', '.join(pythons)}, and so one of them is taken"
+
+
+def _of_newer(standing: Sequence[Proposal], refused: Mapping[str, Proposal]) -> Iterator[str]:
+    """Why the first proposal is not a newer release that the rules let pass: its index was silent, or its
+    wheels were resolved or read, and refused.
+    """
+    first, told = dict(_releases(standing[0])), set[tuple[str, ...]]()
+    for one, why in (
+        *((one, one.unasked) for one in standing[1:]),
+        *((one, text.partition("\n")[0]) for text, one in refused.items()),
+    ):
+        mine = dict(_releases(one))
+        newer = any(name in first and release(text) > release(first[name]) for name, text in mine.items())
+        if why is None or not newer or one.cell.frameworks in told:
+            continue
+        told.add(one.cell.frameworks)
+        names = ", ".join(one.cell.frameworks)
+        if one.unasked is None:
+            yield f"{names} is newer than the first below, and refused: {why}"
+            continue
+        line = pip_line(one.cell)
+        by_pip = f"; by pip, on Python {one.cell.python}: {line}" if line is not None else ""
+        yield f"{names} is newer than the first below, and nobody read it here: {why}{by_pip}"
 
 
 def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -307,18 +332,20 @@ def _standing(
     *,
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
-) -> list[Proposal]:
-    """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
+) -> tuple[list[Proposal], list[str]]:
+    """At most ``limit`` proposals that rules and resolver accept, and notes on newer releases that they are
+    not of; NothingPossibleError if there are none.
+    """
     found = search(demand, available=available)
     if not found.possible:
         raise _for_jetson(nothing(demand, found, available), demand)
     possible = _rootfs_first(found.possible) if rootfs else found.possible
     if index is None:
         why = "the index was not asked (--offline)"
-        return [replace(one, unasked=why) for one in possible[:limit]]
+        return [replace(one, unasked=why) for one in possible[:limit]], []
     standing, refused = prove(possible, demand, index, limit, note)
     if not standing:
-        reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
+        reasons = [line for text in [*refused][:3] for line in text.splitlines()[:8]]
         if any(text.startswith(BROKEN_SET) for text in refused):
             raise _BrokenSetError(
                 "\n  ".join(("the rules let it pass, and the files of the wheels do not:", *reasons)),
@@ -330,7 +357,8 @@ def _standing(
             reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    return standing
+    # beside other packages :func:`_of_older` says it
+    return standing, list(_of_newer(standing, {} if demand.companions else refused))
 
 
 def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
@@ -380,7 +408,7 @@ def _without_driver(
     if demand.driver is None:
         return None
     try:
-        return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0]
+        return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0][0]
     except NothingPossibleError:
         return None
 
@@ -408,6 +436,26 @@ def _with_way(
         )
     hint = "--nearest takes these, and writes the matrix"
     return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
+
+
+def _beside_cpu_builds(demand: Demand, index: Index | None, note: Callable[[str], None]) -> Demand:
+    """The demand with the framework that packages bring beside one that computes on the CPU alone: flax
+    brings JAX, and tensorflow-cpu beside it reads the data. The same demand if they bring none, or what has
+    the files of the latter.
+    """
+    cpu = {wish.name: load().without[wish.name] for wish in demand.companions if wish.name in load().without}
+    others = tuple(wish for wish in demand.companions if wish.name not in cpu)
+    if demand.frameworks or not cpu or not others or index is None:
+        return demand
+    note(f"asking the index for the frameworks that {_named(others)} brings")
+    try:
+        found = _with_brought(replace(demand, companions=others), index)
+    except (UsageError, NoSolutionError):  # said of all of them below, where nothing has another name either
+        return demand
+    names = {load().table_name(wish.name) for wish in found.frameworks}
+    if not found.companions or names & {load().table_name(row.instead) for row in cpu.values()}:
+        return demand
+    return replace(found, companions=demand.companions)
 
 
 def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:

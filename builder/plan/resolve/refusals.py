@@ -6,6 +6,7 @@ and a driver: the newest release that runs, and why no newer one does.
 
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,12 +25,14 @@ from builder.plan.facts.rules import (
     choices,
 )
 from builder.plan.facts.tables import load
+from builder.plan.lock import pip_line
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]
 _NOTHING_SUITS = "no Python and base on record suit all of them"
+_NUMBER = re.compile(r"\d{3,}(\.\d+)*")
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
@@ -42,15 +45,19 @@ class WayOut:
     another_version: bool
     proposal: Proposal
     driver: str | None = None
-    """The full version, in place of a branch: it or a newer one of that branch."""
+    """Another driver: it or a newer one of its branch."""
+    by: str = ""
+    """The words about that driver."""
 
     def __str__(self) -> str:
         cell, names = self.proposal.cell, " and ".join(self.given_up)
         kept = f"another version in place of {names}" if self.another_version else f"without {names}"
         if self.driver is not None:
-            kept = f"with --driver {self.driver}, or a newer one of its branch (nvidia-smi prints it)"
+            kept = f"with --driver {self.driver}, {self.by}"
         arm = ", linux/arm64" if cell.platform == "linux/arm64" else ""
-        return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}"
+        line = pip_line(cell) if self.driver is not None else None
+        by_pip = f": `{line}`" if line is not None else ""
+        return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}{by_pip}"
 
     def as_json(self) -> dict[str, object]:
         """For ``rtbuild resolve --json``."""
@@ -95,14 +102,16 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         if reasons == [_NOTHING_SUITS]:
             reasons = list(_against_the_rest(demand, first)) or reasons
         reasons += unread
-        full = _with_full_driver(found, demand, first)
-        ways = [*([full] if full is not None else []), *_ways_out(demand, culprits, first)]
+        driver = _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first)
+        kept = [f"--driver {demand.driver}", *(f"--gpu {gpu}" for gpu in demand.gpus)]
+        # people have the card that they have: where a driver is all that it takes, that is the answer
+        others = [way for way in _ways_out(demand, culprits, first) if not {*way.given_up} & {*kept}]
+        ways = [driver, *others] if driver is not None else list(_ways_out(demand, culprits, first))
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
-        lines += [
-            "the nearest on record:" if found.absent else "give up one of them:",
-            *(f"  {way}" for way in ways),
-        ]
+        by_driver = any(way.driver is not None for way in ways)
+        head = "another driver would do:" if by_driver else "give up one of them:"
+        lines += ["the nearest on record:" if found.absent else head, *(f"  {way}" for way in ways)]
     return (NotKnownError if left_open else NothingPossibleError)(
         "\n".join(lines),
         reasons=reasons,
@@ -155,8 +164,42 @@ def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | N
     for number in sorted(numbers, key=key):
         if (proposal := first(replace(demand, driver=number), {})) is not None:
             return WayOut(
-                given_up=(f"--driver {branch}",), another_version=False, proposal=proposal, driver=number
+                given_up=(f"--driver {branch}",),
+                another_version=False,
+                proposal=proposal,
+                driver=number,
+                by="or a newer one of its branch (nvidia-smi prints it)",
             )
+    return None
+
+
+def _with_other_driver(found: Search, demand: Demand, first: First) -> WayOut | None:
+    """The cell for the nearest driver that is known to do, where only the driver is in the way: the oldest of
+    those that a newer one is asked for by, or the last branch that serves a card. None if none does.
+    """
+    given = demand.driver
+    if given is None or not demand.gpus:
+        return None
+    judged = (check(cell, driver=given, only=OF_MACHINE, suggest=False) for cell in found.refused)
+    about = [one for findings in judged for one in findings if not one.outcome.is_possible]
+    numbers = {value.text for one in about if _of_driver(one) for value in one.values[1:]}
+    numbers |= {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
+    newer = {text for text in numbers if _NUMBER.fullmatch(text) and key(text) > key(given)}
+    older = {text for text in numbers if _NUMBER.fullmatch(text)} - newer
+    last = {
+        branch
+        for end in older
+        if (branch := max((b for b in load().branches if key(b) < key(end)), key=key, default=None))
+    }
+    for number in (*sorted(last, key=key, reverse=True), *sorted(newer, key=key)):
+        if (proposal := first(replace(demand, driver=number), {})) is None:
+            continue
+        by = f"or a newer one of its branch: from it on {' and '.join(demand.gpus)} is known to be served"
+        if number in last:
+            by = f"the last branch that serves {' and '.join(demand.gpus)}; install it in place of {given}"
+        return WayOut(
+            given_up=(f"--driver {given}",), another_version=False, proposal=proposal, driver=number, by=by
+        )
     return None
 
 
@@ -219,8 +262,13 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     nearest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
     for findings in nearest:
-        findings.sort(key=lambda one: one.rule not in OF_MACHINE)
+        findings.sort(key=lambda one: (one.rule not in OF_MACHINE, _of_driver(one)))
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _of_driver(finding: Finding) -> bool:
+    """Whether it is about the driver, which people can change, and a card's kernels are what they are."""
+    return any(value.what == "driver" for value in finding.values)
 
 
 def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
@@ -239,7 +287,8 @@ def _of_machine(found: Search, demand: Demand) -> Iterator[str]:
     judged = [check(cell, driver=demand.driver, only=OF_MACHINE, suggest=False) for cell in found.refused]
     refused = [[one for one in findings if one.outcome is Outcome.IMPOSSIBLE] for findings in judged]
     if all(refused):
-        yield from dict.fromkeys(one.message for findings in refused[:3] for one in findings)
+        nearest = sorted((one for findings in refused[:3] for one in findings), key=_of_driver)
+        yield from dict.fromkeys(one.message for one in nearest)
 
 
 def _without_candidate(demand: Demand) -> Iterator[str]:
@@ -380,20 +429,39 @@ def _from_full_number(
 
 def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> Newest:
     refused: list[tuple[Choice, Finding]] = []
+    of_all: dict[str, Finding] | None = None
     for choice in sorted(ways, key=lambda one: release(one.row.version), reverse=True):
         cell = next(choice.cells(tuple(gpus)), None)
         if cell is None or choice.row.cuda is None:
             continue
         findings = check(cell, driver=driver, only=OF_MACHINE)
-        worst = max(findings, key=lambda one: one.outcome.severity, default=None)
+        worst = max(findings, key=lambda one: (one.outcome.severity, not _of_driver(one)), default=None)
         if worst is not None and worst.outcome.is_possible:
             worst = by_compat(findings)
-        if worst is None:
+        if worst is None and (worst := _known_bad(choice, gpus)) is None:
             after, dropped = _after(refused, choice)
             return Newest(choice=choice, dropped=dropped, refused=after)
         refused.append((choice, worst))
-    after, dropped = refused[-1] if refused else (None, None)
-    return Newest(choice=None, dropped=dropped, refused=after)
+        mine = {one.message: one for one in findings if one.outcome is Outcome.IMPOSSIBLE}
+        of_all = mine if of_all is None else {text: of_all[text] for text in of_all if text in mine}
+    if not refused:
+        return Newest(choice=None)
+    # the reason that holds for each of them; where each has its own, that of the newest, and its oldest CUDA
+    newest = [one for one in refused if release(one[0].row.version) == release(refused[0][0].row.version)]
+    after, dropped = (refused if of_all else newest)[-1]
+    return Newest(choice=None, dropped=next(iter((of_all or {}).values()), dropped), refused=after)
+
+
+def _known_bad(choice: Choice, gpus: Sequence[str]) -> Finding | None:
+    """What is on record against a release on every Python and base; None if one of these is free of it."""
+    first = None
+    for cell in {(one.python, one.cuda): one for one in choice.cells(tuple(gpus))}.values():
+        found = check(cell, only=("known-bad",))
+        bad = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        if bad is None:
+            return None
+        first = first or bad
+    return first
 
 
 def _after(refused: Sequence[tuple[Choice, Finding]], found: Choice) -> tuple[Choice | None, Finding | None]:

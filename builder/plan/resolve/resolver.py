@@ -60,8 +60,8 @@ def prove(
     index: Index,
     limit: int,
     note: Callable[[str], None] = lambda _text: None,
-) -> tuple[list[Proposal], list[str]]:
-    """The first ``limit`` proposals that stand by the resolver of locks, and the reasons against others.
+) -> tuple[list[Proposal], dict[str, Proposal]]:
+    """The first ``limit`` proposals that stand by the resolver of locks; each reason, and whom it is against.
 
     A proposal stands if the resolver finds a set of wheels for it. The files of sets are read until one
     stands against which they say nothing. If the resolver could not be asked about one, that stands, too, but
@@ -71,7 +71,7 @@ def prove(
     """
     started = time.monotonic()
     standing: list[Proposal] = []
-    refused: dict[str, None] = {}
+    refused: dict[str, Proposal] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = functools.cache(functools.partial(pool.submit, page, demand.frameworks[0].name, index))
 
@@ -113,14 +113,12 @@ def prove(
                         unasked += [replace(other, unasked=answer.unasked) for other in queue]
                         queue = []
                     continue
-                refused[answer] = None
+                refused.setdefault(answer, one)
                 if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
                     queue = [other for other in queue if other.cell.index != one.cell.index]
     if not standing and refused and demand.companions:
         unasked = []  # what the resolver says against the others, it would say against these
-    return _best_first(standing, sorted(unasked, key=lambda one: place[one.cell]), place, limit), list(
-        refused
-    )
+    return _best_first(standing, sorted(unasked, key=lambda one: place[one.cell]), place, limit), refused
 
 
 def _best_first(

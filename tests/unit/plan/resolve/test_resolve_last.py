@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from packaging.requirements import Requirement
+from pages.last_releases import BRANCHES, CARDS, FRAMEWORKS
 
+from builder.core.versions import pinned, release
+from builder.plan.facts.rules import by_compat
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.resolve import last_release
+from builder.plan.resolve import requirements as reading
+from builder.plan.resolve.solve import Demand, judged, split
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_what_is_not_known_of_a_build_is_told_of_that_build_and_the_default_inde
     assert (
         "is the newest release that is known to run on K80; torch==2.1.0+cu118: whether cuDNN 8.7" in anywhere
     )
-    assert "torch==2.1.0: driver 470 is older than 525" in default
+    assert "torch==2.1.0: CUDA 12 serves compute capability 5.0" in default
 
 
 def test_a_build_of_the_same_release_for_a_newer_cuda_is_told_where_it_has_a_name_of_its_own() -> None:
@@ -78,3 +85,40 @@ def test_the_last_release_is_one_for_the_python_asked_for() -> None:
     found = last_release("torch", ("RTX5070",), "570.133.07", takes=lambda python: python == "3.9")
     assert found.anywhere.text is not None
     assert found.anywhere.text.startswith("torch==2.8.0")
+
+
+@pytest.mark.parametrize(
+    "card", [pytest.param(card, marks=[pytest.mark.slow] * (card != "V100")) for card in CARDS]
+)
+def test_the_newest_release_of_the_page_is_the_newest_that_resolve_takes(card) -> None:
+    """Of every row, without what `cuda-compat` alone lets run, and Pythons that no base has."""
+    for framework in FRAMEWORKS:
+        frameworks, _ = split(reading.from_arguments([framework]))
+        for branch in BRANCHES:
+            demand = Demand(frameworks=frameworks, gpus=(card,), driver=branch)
+            taken = (
+                one.cell.frameworks[0]
+                for _, one in judged(demand)
+                if one.outcome.is_possible and by_compat(one.findings) is None
+            )
+            first, told = next(taken, None), last_release(framework, (card,), branch).anywhere.text
+            assert first == told, (framework, branch)
+
+
+def test_what_no_driver_can_change_is_the_reason_before_the_driver() -> None:
+    """A newer driver gives a V100 no kernels of CUDA 13."""
+    (first, second) = last_release("torch", ("V100",), "570").lines("V100, driver 570")
+    assert "torch==2.15.0: CUDA 13 serves compute capability 7.5 to 12.1; V100 has 7.0" in first
+    assert "older than 580" not in first + second
+    found = last_release("torch", ("T4",), "570").anywhere.dropped
+    assert found is not None
+    assert (found.outcome, found.message) == (Outcome.IMPOSSIBLE, "driver 570 is older than 580.65.06")
+
+
+def test_a_combination_that_is_known_to_fail_on_a_card_is_no_last_release() -> None:
+    found = last_release("tensorflow", ("RTX5080",), "580").anywhere
+    assert found.text is None
+    assert found.dropped is not None
+    assert "CUDA_ERROR_INVALID_PTX" in found.dropped.message
+    older = last_release("tensorflow", ("RTX4090",), "580").anywhere.text
+    assert release(pinned(Requirement(str(older))) or "0") >= release("2.21.0")

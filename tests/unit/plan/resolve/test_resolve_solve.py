@@ -496,3 +496,33 @@ def test_cells_have_what_the_source_imports_of_packages_that_are_asked_for(tmp_p
 def test_a_framework_s_import_is_that_of_its_package_whatever_it_is_called() -> None:
     demand = demanded("onnxruntime-gpu", imports=("onnxruntime.capi", "onnx.helper"))
     assert solve.imports_into(demand, ()) == ("onnxruntime.capi",)
+
+
+@pytest.mark.parametrize(
+    ("card", "driver", "other", "framework"),
+    [
+        ("GTX1060", "595.71", "580", "torch==2.14.1+cu126"),  # the last branch that serves Pascal
+        ("RTX5060", "570.86", "570.158.01", "torch==2.11.0+cu128"),  # the first that lists it
+        ("RTX5060", "535", "570.158.01", "torch==2.11.0+cu128"),
+    ],
+)
+def test_where_only_the_driver_is_in_the_way_another_one_is_the_answer(
+    card, driver, other, framework
+) -> None:
+    demand = demanded("torch", gpus=(card,), driver=driver)
+    said = nothing(demand, search(demand), None)
+    (way,) = said.instead
+    assert way["driver"] == other
+    assert "another driver would do:" in said.message
+    index = f"https://download.pytorch.org/whl/{framework.partition('+')[2]}"
+    assert f"with --driver {other}, " in said.message
+    assert f": {framework} on Python" in said.message
+    assert f"`pip install {framework} --extra-index-url {index}`" in said.message
+    assert "without --gpu" not in said.message
+
+
+def test_a_card_s_own_reason_comes_before_the_driver_s() -> None:
+    demand = demanded("torch==2.15.0", gpus=("V100",), driver="570")
+    reasons = nothing(demand, search(demand), None).reasons
+    assert reasons[0] == "CUDA 13 serves compute capability 7.5 to 12.1; V100 has 7.0"
+    assert reasons[-1] == "driver 570 is older than 580.65.06"

@@ -24,7 +24,7 @@ from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve.resolver import reason
-from builder.plan.resolve.solve import Demand, asked_once, search, split, wheel_pythons
+from builder.plan.resolve.solve import Demand, Proposal, asked_once, search, split, wheel_pythons
 from builder.sources.index.simple_api import IndexFile
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
@@ -207,7 +207,8 @@ def test_the_pythons_are_tried_for_which_there_are_wheels(monkeypatch: pytest.Mo
 
     def prove(proposals, demand, _index, limit, _note):
         old = [one for one in proposals if one.cell.python in there]
-        return [replace(one, wheels=5) for one in old[:limit]], ["numpy==1.16.4 has no usable wheels"]
+        refused = {"numpy==1.16.4 has no usable wheels": proposals[0]}
+        return [replace(one, wheels=5) for one in old[:limit]], refused
 
     monkeypatch.setattr(proposing, "prove", prove)
     demand = replace(demand, driver=None)
@@ -347,11 +348,57 @@ def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path
 
 @pytest.mark.usefixtures("resolver")
 def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
-    monkeypatch.setattr(proposing, "prove", lambda found, *_asked: ([replace(found[0], wheels=3)], []))
+    monkeypatch.setattr(proposing, "prove", lambda found, *_asked: ([replace(found[0], wheels=3)], {}))
+    monkeypatch.setattr(proposing, "brought", lambda *_asked: [])
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
         called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
+
+
+@pytest.mark.parametrize(
+    ("texts", "brings", "framework"),
+    [
+        (("flax", "tensorflow-cpu"), ["jax"], "jax"),
+        (("sentence-transformers", "onnxruntime==1.18.0"), ["torch"], "torch"),
+        (("t5", "tensorflow-cpu"), ["jax", "tensorflow"], None),  # both would write the same files
+        (("scipy", "tensorflow-cpu"), [], None),
+        (("tensorflow-cpu",), ["jax"], None),
+    ],
+)
+def test_a_build_for_the_cpu_alone_stays_beside_the_framework_that_the_rest_brings(
+    monkeypatch, texts, brings, framework
+) -> None:
+    """tensorflow-cpu beside flax reads the data, and JAX is what computes."""
+    monkeypatch.setattr(proposing, "brought", lambda *_asked: brings)
+    asked = demanded(*texts)
+    found = proposing._beside_cpu_builds(asked, Listed(), lambda _text: None)
+    assert [wish.name for wish in found.frameworks] == ([framework] if framework else [])
+    assert found.companions == asked.companions
+    assert (
+        proposing._beside_cpu_builds(asked, None, lambda _text: None) == asked
+    )  # nobody read what it brings
+
+
+def test_why_the_first_proposal_is_no_newer_release_is_said() -> None:
+    """A silent index, and wheels that were refused, each with the release."""
+
+    def on_a_card(text: str) -> Proposal:
+        return search(demanded(text, gpus=("RTX3090",))).possible[0]
+
+    first, silent = on_a_card("torch==2.9.1"), on_a_card("torch==2.14.1+cu126")
+    against = {
+        "files speak against it\nmore": on_a_card("torch==2.10.0"),
+        "and old": on_a_card("torch==2.8.0"),
+    }
+    standing = [first, replace(silent, unasked="the host is unknown")]
+    unread, refused = proposing._of_newer(standing, against)
+    assert unread.startswith(
+        "torch==2.14.1+cu126 is newer than the first below, and nobody read it here: the host"
+    )
+    url = "https://download.pytorch.org/whl/cu126"
+    assert unread.endswith(f": pip install torch==2.14.1+cu126 --extra-index-url {url}")
+    assert refused == "torch==2.10.0 is newer than the first below, and refused: files speak against it"
 
 
 def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(monkeypatch) -> None:
@@ -486,7 +533,7 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert [one.unproven for one in found] == [None, "the wheels of the first were read"]
     assert len(read) == 3
     assert len(refused) == 1
-    assert refused[0].startswith(
+    assert next(iter(refused)).startswith(
         "the wheels that were resolved cannot work together (imports: taker imports gi"
     )
     read.clear()
@@ -539,7 +586,7 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     heeds = True
     (found,), refused = proving.prove([proposal], demand, Anything(), 1)
-    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, bound), None, [])
+    assert (found.cell.pip, found.unproven, refused) == ((*proposal.cell.pip, bound), None, {})
     heeds = False
     found, refused = proving.prove([proposal], demand, Anything(), 1)
     assert (found, len(refused)) == ([], 1)
