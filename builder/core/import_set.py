@@ -194,10 +194,17 @@ class ImportSet:
     def namespace(self, module: str) -> frozenset[str]:
         """The wheels of a module that is nothing but the modules below it; empty if it may have other names.
 
-        A folder of several wheels without a source of its own: https://peps.python.org/pep-0420/
+        A folder of several wheels without a source of its own: https://peps.python.org/pep-0420/. A folder
+        below a compiled module is none: ``torch/_C`` has stubs alone, and the module makes what is below it.
         """
-        known = self._folders.get(module, set()) if self.whole and module not in self._modules else set()
-        return frozenset(known)
+        if not self.whole or module in self._modules:
+            return frozenset()
+        above = module.rpartition(".")[0]
+        if above and not self.namespace(above):
+            owned, found = self._modules.get(above), self.names(above)
+            if owned is None or not owned.package or found is None or found.submodules:
+                return frozenset()
+        return frozenset(self._folders.get(module, ()))
 
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""

@@ -752,3 +752,20 @@ def test_a_namespace_of_several_wheels_has_its_modules_and_nothing_else(cell, tm
         f"`imports` names space.{name}, which nothing in the lock brings" for name in ("cudart", "nvrtc")
     ]
     assert judged(taken, tmp_path / "base", one, other, base=lock_registry_base()) == []
+
+
+@pytest.mark.parametrize(
+    ("above", "is_refused"),
+    [
+        ({"giver/_C.cpython-312-x86_64-linux-gnu.so": b"\x7fELF"}, False),
+        ({"giver/_C/__init__.py": "import sys\nsys.modules[__name__ + '.inner'] = f()\n"}, False),
+        ({"giver/_C/__init__.cpython-312-x86_64-linux-gnu.so": b"\x7fELF"}, False),
+        ({"giver/_C/__init__.py": ""}, True),
+        ({}, True),
+    ],
+)
+def test_a_folder_of_stubs_below_a_compiled_module_is_no_namespace(cell, tmp_path, above, is_refused) -> None:
+    """PyTorch's ``torch/_C`` has stubs of what its compiled module makes: torch._C._dynamo.guards."""
+    stubs = {"giver/__init__.py": "", "giver/_C/inner/guards.pyi": "", **above}
+    found = judged(own(cell, "giver._C.inner.guards"), tmp_path, wheel("giver", "2.0", stubs), base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
