@@ -6,6 +6,7 @@ and a driver: the newest release that runs, and why no newer one does.
 
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -94,6 +95,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
         if reasons == [_NOTHING_SUITS]:
             reasons = list(_against_the_rest(demand, first)) or reasons
+        if any(re.match(r"CUDA \d+ serves ", reason) for reason in reasons):
+            reasons += _builds(demand)
         reasons += unread
         full = _with_full_driver(found, demand, first)
         ways = [*([full] if full is not None else []), *_ways_out(demand, culprits, first)]
@@ -221,6 +224,22 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     for findings in nearest:
         findings.sort(key=lambda one: one.rule not in OF_MACHINE)
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _builds(demand: Demand) -> Iterator[str]:
+    """The CUDA of the default index's wheel of each exact release that has builds for several."""
+    for wish in demand.frameworks:
+        version = pinned(wish.parsed)
+        if version is None or "+" in version:
+            continue
+        rows = [row for row in load().table(wish.name).of(version) if row.cuda]
+        default = next((short(row.cuda or "", 2) for row in rows if row.default), None)
+        others = sorted({short(row.cuda or "", 2) for row in rows} - {default}, key=key)
+        if default is not None and others:
+            yield (
+                f"{wish}: the default index's wheel is for CUDA {default}, and builds for CUDA "
+                f"{', '.join(others)} are on {load().table(wish.name).title}'s own"
+            )
 
 
 def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:
