@@ -101,6 +101,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
         if reasons == [_NOTHING_SUITS]:
             reasons = list(_against_the_rest(demand, first)) or reasons
+        if any(re.match(r"CUDA \d+ serves ", reason) for reason in reasons):
+            reasons += _builds(demand)
         reasons += unread
         driver = _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first)
         kept = [f"--driver {demand.driver}", *(f"--gpu {gpu}" for gpu in demand.gpus)]
@@ -269,6 +271,22 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
 def _of_driver(finding: Finding) -> bool:
     """Whether it is about the driver, which people can change, and a card's kernels are what they are."""
     return any(value.what == "driver" for value in finding.values)
+
+
+def _builds(demand: Demand) -> Iterator[str]:
+    """The CUDA of the default index's wheel of each exact release that has builds for several."""
+    for wish in demand.frameworks:
+        version = pinned(wish.parsed)
+        if version is None or "+" in version:
+            continue
+        rows = [row for row in load().table(wish.name).of(version) if row.cuda]
+        default = next((short(row.cuda or "", 2) for row in rows if row.default), None)
+        others = sorted({short(row.cuda or "", 2) for row in rows} - {default}, key=key)
+        if default is not None and others:
+            yield (
+                f"{wish}: the default index's wheel is for CUDA {default}, and builds for CUDA "
+                f"{', '.join(others)} are on {load().table(wish.name).title}'s own"
+            )
 
 
 def _against_the_rest(demand: Demand, first: First) -> Iterator[str]:

@@ -116,6 +116,7 @@ ROWS: dict[str, str] = {
     "venv --locked": " | unlocked.yaml --output new",
     "venv --registry-mirror": "docker.io | unlocked.yaml --output new",
     "check --fix": f" | {TF}",
+    "check --junit": f"junit.xml | {TF}",
     "explain --registry-mirror": f"docker.io=REGISTRY | * {OTHERS} --read",
     "lock --registry-mirror": f"docker.io=REGISTRY | {OTHERS} --upgrade",
     "lock --upgrade-only": "numpy",

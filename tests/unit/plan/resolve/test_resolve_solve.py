@@ -443,6 +443,16 @@ def test_an_exact_python_is_its_minor_release(text: str) -> None:
     assert str(pythons(">=3.8.5")) == ">=3.8.5"
 
 
+def test_of_a_release_with_several_builds_the_cuda_of_the_indexs_wheel_is_told() -> None:
+    demand = demanded("torch==1.5.0", gpus=("RTX5090",))
+    assert nothing(demand, search(demand), None).reasons[-1] == (
+        "torch==1.5.0: the default index's wheel is for CUDA 10.2, and builds for CUDA 9.2, 10.1 are on "
+        "PyTorch's own"
+    )
+    demand = demanded("torch==1.5.0+cu92", gpus=("RTX5090",))
+    assert not [one for one in nothing(demand, search(demand), None).reasons if "default index" in one]
+
+
 def test_the_card_is_a_reason_where_a_release_is_impossible_on_any() -> None:
     """TensorFlow 1.15 lacks a base for everybody, and code for an RTX 3090 beside it."""
     demand = demanded("tensorflow==1.15.*", gpus=("RTX3090",))
