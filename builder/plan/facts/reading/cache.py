@@ -128,8 +128,8 @@ class ReadingCache:
 
     def known_links(self, cell: Cell, wheels: Sequence[Wheel]) -> Truth:
         """As :meth:`read_set`, of the wheels' libraries alone that were read before; no index is asked."""
-        bare = replace(Truth.of_lock(wheels, None), debs=frozenset(cell.apt))
-        return replace(bare, links=tuple(filter(None, map(self._links_of, wheels))))
+        links = tuple(filter(None, map(self._links_of, wheels)))
+        return replace(Truth.of_lock(wheels, None), debs=bare_debs(cell), links=links)
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         if wheel.sha256 not in self._links:

@@ -530,6 +530,17 @@ def test_what_a_bare_system_has_is_known_of_a_set_without_a_lock(make) -> None:
     assert bare_debs(make("torch==2.11.0", python="3.11", base="example.org/any:1")) is None
 
 
+def test_a_set_that_was_read_before_stands_on_the_same_system_as_one_that_is_read(cell, tmp_path) -> None:
+    """A bare system has zlib: ``resolve`` wrote it into ``apt`` of all proposals but the first."""
+    shelf = Shelf({**TORCH, **RUNTIME, **extension("libz.so.1", "libGL.so.1")})
+    readings = ReadingCache(cache=tmp_path)
+    now = readings.read_set(cell, shelf.wheels(), shelf)  # type: ignore[arg-type]
+    before = readings.known_links(cell, shelf.wheels())
+    assert (before.debs, before.links) == (now.debs, now.links)
+    (found,) = check(cell, before, only=("links",))
+    assert found.apt == ("libgl1",)
+
+
 @pytest.mark.parametrize(("suite", "name"), [("bookworm", "libglib2.0-0"), ("trixie", "libglib2.0-0t64")])
 def test_the_package_is_named_as_that_debian_names_it(cell, make, suite, name) -> None:
     based = make("torch==2.11.0", python="3.12", base=f"rootfs:debian/{suite}", cuda="wheels")
