@@ -27,8 +27,8 @@ _EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
 _ELSEWHERE = re.compile(
     r"(?:rocm|hip|xpu|sycl|_amd|/amd|_metal|_npu)[^/]*(?:/|\.so)|/stubs/|(?:^|/)tests?/|\.data/data/"
 )
-"""Of libraries for other makers' cards, for linkers, for tests: no import opens them beside CUDA. Nor those
-that lie elsewhere than in site-packages."""
+"""Paths of libraries that no import opens beside CUDA: for other makers' cards, for linkers, for tests, or
+outside of site-packages."""
 _RUNTIME = re.compile(r"libcudart[^/]*\.so\.(\d+)")
 
 
@@ -114,8 +114,9 @@ class CudaSymbols:
     """The symbols of one of CUDA's libraries."""
 
     asked: Mapping[str, frozenset[str]]
-    """Those that it cannot do without, by the name of CUDA's library of which it asks them."""
+    """Symbols that it cannot do without, by the name of CUDA's library that has to have them."""
     offered: frozenset[str]
+    """Symbols that it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,7 @@ class WheelLinks:
     """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
     for."""
     cuda: Mapping[str, "CudaSymbols"] = field(default_factory=dict)
-    """Of NVIDIA's own libraries that were read, by file."""
+    """Symbols of those of NVIDIA's own libraries that were read, by file."""
     unread: frozenset[str] = frozenset()
     """Files of which it is not known, or not surely, what they need: nothing that loads one is a yes."""
 

@@ -199,10 +199,9 @@ def _base_has(stack: Stack, name: str) -> bool | None:
         return False  # wheels alone bring them
     if CUDA_LIBRARY.fullmatch(name):
         return _base_may_have_cuda(stack, name)
-    row = load().system_libraries.get(name)
-    if _OF_GLIBC.fullmatch(name):
+    if _OF_EACH_SYSTEM.fullmatch(name):
         return True
-    if row is None:
+    if (row := load().system_libraries.get(name)) is None:
         return None
     if debs is not None:
         return row.is_there(_suite(stack), debs)
@@ -210,10 +209,12 @@ def _base_has(stack: Stack, name: str) -> bool | None:
     return True if there or not {*cell.apt}.isdisjoint(row.packages) else None
 
 
-_OF_GLIBC = re.compile(
+_OF_EACH_SYSTEM = re.compile(
     r"(?:ld-linux[\w-]*|lib(?:c|m|dl|pthread|rt|util|resolv|mvec|gcc_s|stdc\+\+))\.so\.\d+"
 )
-"""Libraries that each system has on which wheels for manylinux run: https://peps.python.org/pep-0600/"""
+"""Libraries of glibc and GCC, which each system has that runs wheels for manylinux:
+https://peps.python.org/pep-0600/
+"""
 
 
 def _base_may_have_cuda(stack: Stack, name: str) -> bool:

@@ -221,15 +221,10 @@ class SystemRow(Row):
         packages have the same names but for a few. None for others.
         """
         family, _, own = self.name.partition("/")
-        if family == "debian" or not family.startswith("ubuntu") or not at_least(self.glibc, "2.31"):
-            return own or None
-        return (
-            "trixie"
-            if at_least(self.glibc, "2.39")
-            else "bookworm"
-            if at_least(self.glibc, "2.35")
-            else "bullseye"
-        )
+        newest_first = ("2.39", "trixie"), ("2.35", "bookworm"), ("2.31", "bullseye")
+        if family.startswith("ubuntu"):
+            return next((suite for glibc, suite in newest_first if at_least(self.glibc, glibc)), None)
+        return own or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,8 +242,8 @@ class SystemLibraryRow(Row):
     their names tell; None if no suite was looked through."""
 
     def packages_in(self, suite: str | None) -> tuple[str, ...]:
-        """Of a suite, or of all for one that was not looked through; the first one is to be named, which ends
-        in ``t64`` after 64-bit time.
+        """The packages in a suite, or in all of them if it was not looked through. The first one is to be
+        named; it ends in ``t64`` after 64-bit time.
         """
         if self.by_suite is not None and suite is not None and suite in self.by_suite:
             return self.by_suite[suite]

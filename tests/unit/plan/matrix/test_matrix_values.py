@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from builder.core.errors import MatrixError
 from builder.plan.matrix import values
 from builder.plan.matrix.values import BASE, FRAMEWORK, IMPORT, REQUIREMENT, BadValue, parse_reference
+from builder.verify.cudnn_verify.measure.expectation import read_expectation
+from builder.verify.cudnn_verify.measure.protocol import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -126,6 +133,24 @@ def test_another_tool_s_spelling_is_understood(text, hint):
     with pytest.raises(BadValue) as caught:
         REQUIREMENT.check(text)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "moviepy.editor", "_a.b2:C_", "a:b:c", "a:", ":a", "a.", "2a", "a b", "a-b", "a:b.c", ""]
+)
+def test_the_probe_takes_the_imports_that_a_matrix_takes(text, tmp_path):
+    """Each has the spelling in its own words: the probe is one file, for Pythons that the matrix is not."""
+    path = tmp_path / "expect.json"
+    path.write_text(json.dumps({"schema": 1, "imports": [text]}))
+    assert accepts(lambda: IMPORT.check(text)) == accepts(lambda: read_expectation(str(path)))
+
+
+def accepts(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except (BadValue, UsageError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
