@@ -9,7 +9,8 @@ a path. A command is named only if every part of it is known.
 import re
 from shlex import quote
 
-from .causes import Command, as_here, command_lines, remedy_at
+from .causes import command_lines, remedy_at
+from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS

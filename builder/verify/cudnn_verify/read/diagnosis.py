@@ -222,8 +222,8 @@ def find(lines, facts):
 
 
 def find_facts(lines, facts, kind="facts"):
-    """[SignatureHit] of the faults that the facts of a text show together, whatever its lines say. Of kind
-    ``apart`` those of facts in prose that contradict each other: they make a cause likely, and prove none.
+    """[SignatureHit] of the faults that the facts of a text show together, whatever its lines say. Those of
+    kind ``apart`` are facts in prose that contradict each other: they make a cause likely, and prove none.
     """
     rows = [row for row in read_signatures() if row.kind == kind]
     hits = [hit for row in rows for hit in _hits(lines, [row], facts) if hit.causes]
@@ -231,14 +231,14 @@ def find_facts(lines, facts, kind="facts"):
 
 
 def _beside(hit, lines):
-    """[The line with the other one of two facts that contradict each other]; [] where it is the same one."""
+    """[The line with the other one of two facts that contradict each other]; [] if it is the same line."""
     told = re.compile(hit.detail.get("beside") or "(?!)", re.IGNORECASE)
     line = next((line for line in lines if told.search(line.text)), hit.line)
     return ["line %d: %s" % (line.number, redact(line.text.strip())[:160])] if line != hit.line else []
 
 
 def _apart_first(findings, apart):
-    """The findings; where they prove nothing, with the contradiction of two facts before them that fits."""
+    """The findings; if they prove nothing, a contradiction of two facts that fits them comes first."""
     fits = {cause for finding in findings for cause in finding.causes}
     kinds = {finding.signature.kind for finding in findings}
     if kinds & {"program", "elsewhere", "facts"} or any(f.strength == PROVES for f in findings):
@@ -442,7 +442,7 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
 
 def _look_by_system(facts):
     """For a text about a card of which no signature knows a line: what tells of the part for CUDA there."""
-    if facts.empty or not facts.fails and not facts.starts_not or not facts.gpu_named:
+    if facts.empty or not facts.gpu_named or not (facts.fails or facts.starts_not):
         return None
     if facts.starts_not and facts.container_told:  # the probe cannot run in a container that does not start
         told = "on the host: a card is listed, and `nvidia` is among the runtimes; the log has the error"
@@ -455,9 +455,9 @@ def _look_without_failure(facts):
     """For a text that is empty, or that names card and driver alone; None for any other."""
     if facts.empty:
         told = (
-            "this hands over all that a program prints, its errors, too; or the error itself, in quotes: all "
+            "this hands over all that a program prints, its errors, too; or the error itself, in quotes: "
+            "all of its lines, from `Traceback` on if there is one"
         )
-        told += "of its lines, from `Traceback` on if there is one"
         return {"command": "PROGRAM 2>&1 | rtbuild diagnose -", "decides": told}
     if facts.fails or not facts.cards or not facts.driver:
         return None
