@@ -113,7 +113,7 @@ def _of_another_cuda(stack: Stack, wheels: Sequence[WheelLinks]) -> Iterator[Fin
                 values = _read_of(wheel, path, lacking[0]), _read_of(other, place, "has no such symbol")
                 mend = "take both out of one release of CUDA"
                 opened = path.rpartition("/")[2] in linked or wheel.name in required
-                if opened and not _base_may_have_cuda(stack, name):
+                if opened and _base_has_cuda(stack, name) is False:
                     yield impossible(f"{text}: {path} does not load; {mend}", *values)
                 else:
                     yield unknown(f"{text}: whether {path} is loaded with it is not known; {mend}", *values)
@@ -198,7 +198,7 @@ def _base_has(stack: Stack, name: str) -> bool | None:
     if re.fullmatch(rf"(?:{'|'.join(load().framework_libraries)})\w*\.so(?:\.\d+)*", name):
         return False  # wheels alone bring them
     if CUDA_LIBRARY.fullmatch(name):
-        return _base_may_have_cuda(stack, name)
+        return _base_has_cuda(stack, name)
     if _OF_EACH_SYSTEM.fullmatch(name):
         return True
     if (row := load().system_libraries.get(name)) is None:
@@ -217,16 +217,37 @@ https://peps.python.org/pep-0600/
 """
 
 
-def _base_may_have_cuda(stack: Stack, name: str) -> bool:
-    cell = stack.cell
-    if any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt):
-        return True
+_IN_FLAVOURS = {
+    "base": re.compile(r"libcudart\."),
+    "runtime": re.compile(r"lib(?!cusparseLt|cutensor|nvshmem|cupti|nvperf|pcsampling)"),
+    "devel": re.compile(r"lib(?!cusparseLt|cutensor|nvshmem)"),
+}
+"""CUDA's libraries, cuDNN not counted, by the flavours of ``nvidia/cuda`` that have them:
+gitlab.com/nvidia/container-images/cuda, ``dist/*``
+"""
+
+
+def _base_has_cuda(stack: Stack, name: str) -> bool | None:
+    """Whether the base has a library of CUDA's; None if nobody knows."""
+    cell, tag, found = stack.cell, stack.tag, NUMBERED.fullmatch(name)
     if any(key == "LD_LIBRARY_PATH" for key, _ in cell.env):
-        return True
-    if cell.base.kind == "rootfs":
+        return None
+    if name.startswith("libcudnn"):
+        return _base_has_cudnn(stack, name.rpartition(".so.")[2])
+    if any(re.match(r"cuda|nvidia|lib(?:cu(?!dnn)|n)", text) for text in cell.apt):
+        return None
+    cuda = stack.base_cuda
+    if cell.base.kind == "rootfs" or (cuda is not None and found and int(found[1]) != major(cuda.text)):
         return False
-    found = NUMBERED.fullmatch(name)
-    return stack.base_cuda is None or found is None or int(found[1]) == major(stack.base_cuda.text)
+    return None if tag is None else _IN_FLAVOURS[tag.flavour].match(name) is not None
+
+
+def _base_has_cudnn(stack: Stack, number: str) -> bool | None:
+    """Whether the base, or its ``apt``, has a major release of cuDNN; None if nobody knows."""
+    copies = [copy.version for copy in stack.copies if copy.place in {"base", "apt"}]
+    if any(version is not None and str(major(version.text)) == number for version in copies):
+        return True
+    return None if None in copies or (stack.tag is None and stack.cell.base.kind == "registry") else False
 
 
 def _read_of(wheel: WheelLinks, what: str, text: str) -> Value:

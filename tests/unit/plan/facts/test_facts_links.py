@@ -97,7 +97,8 @@ def test_what_the_base_may_have_is_no_reason(cell, make, tmp_path) -> None:
     )
     assert judged(replace(cell, apt=("libgl1",)), tmp_path, TORCH, RUNTIME, extension("libGL.so.1")) == []
     based = make("torch==2.11.0", python="3.12", base="example.org/any:1", cuda="wheels")
-    assert judged(based, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12")) == []
+    asked = judged(based, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12"))
+    assert [one for one, _ in asked] == ["unknown"]
     nvidia = make("torch==2.11.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
     assert judged(nvidia, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12")) == []
     other = make("torch==2.11.0", python="3.12", base="nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04")
@@ -506,6 +507,17 @@ def test_a_library_of_the_system_is_there_by_one_of_debians_packages(cell, make,
         ("example.org/any:1", None, "libz.so.1", ["unknown"]),
         ("example.org/any:1", None, "libstdc++.so.6", []),
         ("example.org/any:1", None, "libcuda.so.1", []),
+        ("example.org/any:1", None, "libcufft.so.11", ["unknown"]),
+        ("nvidia/cuda:12.6.3-base-ubuntu22.04", None, "libcudart.so.12", []),
+        ("nvidia/cuda:12.6.3-base-ubuntu22.04", None, "libcufft.so.11", ["impossible"]),
+        ("nvidia/cuda:12.6.3-base-ubuntu22.04", None, "libcudnn.so.9", ["impossible"]),
+        ("nvidia/cuda:12.6.3-runtime-ubuntu22.04", None, "libcufft.so.11", []),
+        ("nvidia/cuda:12.6.3-runtime-ubuntu22.04", None, "libnvrtc.so.11", ["impossible"]),
+        ("nvidia/cuda:12.6.3-runtime-ubuntu22.04", None, "libcupti.so.12", ["impossible"]),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", None, "libcupti.so.12", []),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", None, "libcutensor.so.2", ["impossible"]),
+        ("nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04", None, "libcudnn.so.9", []),
+        ("nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04", None, "libcudnn.so.8", ["impossible"]),
     ],
 )
 def test_a_system_has_what_is_known_of_it(make, base, debs, needed, outcomes) -> None:
