@@ -63,7 +63,7 @@ class SdistBuilder(Protocol):
 
 
 class PythonSource(Protocol):
-    """The source of standalone Pythons: :class:`builder.image.compose.pythons.Pythons`."""
+    """The source of standalone Pythons: :class:`builder.image.compose.systems.Pythons`."""
 
     def pin(
         self,

@@ -653,7 +653,7 @@ def open_world(  # noqa: C901 - one recorder after the other
         return ThreadPoolExecutor(workers, **options)
 
     patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
-    patch("builder.image.engine.receive.sweep_passing", world.recorded("sweep"))
+    patch("builder.image.engine.images.sweep_passing", world.recorded("sweep"))
     _record_making(world)
     patch("builder.plan.facts.reading.rereading.survey", world.recorded("survey", Survey()))
 
