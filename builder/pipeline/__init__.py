@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         run_document as run_document,
         write_record as write_record,
     )
-    from .options import (
+    from .run_context import (
         BuildOptions as BuildOptions,
         EngineOptions as EngineOptions,
         LayerSource as LayerSource,

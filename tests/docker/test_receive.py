@@ -21,8 +21,8 @@ from builder.image.engine import images as engine_images
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import tar_layer
-from builder.pipeline import upload as feeding
-from builder.pipeline.upload import EngineLoad
+from builder.pipeline import image_build as feeding
+from builder.pipeline.image_build import EngineLoad
 from builder.sources.oci.spec import plain_image
 
 if TYPE_CHECKING:

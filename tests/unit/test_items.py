@@ -44,7 +44,7 @@ from builder.plan.facts.reading.release_survey import Budget, Survey
 from builder.plan.facts.reading.row_sources import FAMILIES
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
 from builder.release.catalogue import site
 from builder.release.catalogue.collection import collect, images_of
@@ -345,7 +345,7 @@ def test_a_cell_that_is_published(
 @each_exception
 @pytest.mark.parametrize(
     "place",
-    ["builder.verify.evidence.statement.parse_statement", "builder.release.audit.findings.judge"],
+    ["builder.verify.evidence.statement.parse_statement", "builder.release.audit.checks.judge"],
 )
 def test_a_statement(
     raised: Exception,
@@ -391,16 +391,16 @@ def test_one_statement_that_a_fault_keeps_from_judgement_takes_the_yes_away(
             )
         ],
     )
-    from builder.release.audit import findings
+    from builder.release.audit import checks
 
-    real = findings.judge
+    real = checks.judge
 
     def fails(predicate: Any, *given: Any) -> Any:
         if predicate.get("result") == "FAILED":
             raise KeyError("odd")
         return real(predicate, *given)
 
-    monkeypatch.setattr(findings, "judge", fails)
+    monkeypatch.setattr(checks, "judge", fails)
     found = audit(registry, pushed.reference, Question())
     assert found.verified
     assert not found.works

@@ -11,8 +11,7 @@ from builder.core.errors import CellError
 from builder.core.model import Cell
 from builder.image.recipe import Recipe
 from builder.pipeline import error_document, heading
-from builder.release.publish.gate import Decision
-from builder.release.publish.tags import TagStep
+from builder.release.publish.gate import Decision, TagStep
 from builder.sources.oci import Staged, Tally
 from builder.verify.evidence import Attached, ImageOrigin, JudgedReport, People, Refusal, Signer
 from builder.verify.runner import SealedReport

@@ -504,7 +504,7 @@ def _record_making(world: World) -> None:
     patch("builder.pipeline.image_build.compose_image", lambda _given: _made())
     patch("builder.image.compose.step_runner", lambda _engine: SimpleNamespace(check=lambda: None))
     patch(
-        "builder.pipeline.upload.push_image",
+        "builder.pipeline.image_build.push_image",
         lambda _registry, where, *_, **__: world.record("push", where),
     )
     patch(

@@ -16,8 +16,7 @@ from builder.core.errors import ImageMissingError, RegistryError
 from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
-from builder.pipeline.options import VerifyOptions
-from builder.pipeline.run_context import MadeImages
+from builder.pipeline.run_context import MadeImages, VerifyOptions
 from builder.pipeline.schedule import CellRun
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag

@@ -22,7 +22,7 @@ from builder.cli.commands.publish import exit_code, summary
 from builder.cli.console.terminal import Terminal
 from builder.pipeline.events import Note
 from builder.pipeline.schedule import Hooks
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
 from builder.release.publish.publication import PublishOptions, publication_document
 from builder.release.publish.run import publish
