@@ -23,9 +23,19 @@ from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
-from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
+from builder.pipeline.events import (
+    BUILDING,
+    CellOutcome,
+    CellResult,
+    CellRun,
+    Hooks,
+    Note,
+    RunStarted,
+    Stage,
+    each,
+    span,
+)
 from builder.pipeline.run_context import BuildOptions, RunContext, open_context, report_store, share_layers
-from builder.pipeline.schedule import CellRun, Hooks, each, span
 
 if TYPE_CHECKING:
     from builder.image.engine import Engine, StoredImage

@@ -34,10 +34,9 @@ from builder.image.compose import (
 from builder.image.engine import Engine, SavedImage, passing_names
 from builder.image.layers import Layer, LayerStore, Lease, codec, tar_layer
 from builder.image.recipe import Recipe, write
-from builder.pipeline.events import Stage
+from builder.pipeline.events import CellRun, Stage
 from builder.pipeline.layer_cache import LayerRepository
 from builder.pipeline.run_context import BuildOptions, EngineOptions, RunContext
-from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import fetch_wheels, image_of, python_tar, refuse_large, rootfs_tar
 from builder.sources.net import ca_bundle, proxies
 from builder.sources.oci import (

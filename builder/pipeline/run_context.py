@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from builder.image.compose import Pythons
     from builder.image.engine import Engine
     from builder.image.sdist import Workshop
+    from builder.pipeline.events import CellRun, Emit
     from builder.pipeline.layer_cache import LayerRepository
-    from builder.pipeline.schedule import CellRun, Emit
     from builder.sources.debian import Debian
     from builder.sources.index import Index
     from builder.sources.oci import Registry

@@ -36,8 +36,7 @@ from builder.core.errors import (
 from builder.core.items import item
 from builder.image.layers.tar import INFLATE_ERRORS
 from builder.pipeline.build import images_in_engine
-from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.schedule import CellRun, Hooks, each
+from builder.pipeline.events import CellOutcome, CellResult, CellRun, Hooks, Stage, each
 from builder.plan.facts.reading import release_survey, rereading
 from builder.plan.facts.reading.observed import WheelReading
 from builder.plan.facts.reading.release_survey import Budget, Survey
@@ -52,7 +51,7 @@ from builder.release.colab import match
 from builder.release.colab.match import Match
 from builder.release.colab.runtimes import PipPackage
 from builder.release.dispatch.run import RenderedCell, with_images
-from builder.release.publish.publication import PublishOptions
+from builder.release.publish.gate import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import attach_statements, failure_statement

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Target as Target,
         environment as environment,
         glibc_of as glibc_of,
+        host_platform as host_platform,
         rank as rank,
         takes as takes,
         wheel_name as wheel_name,

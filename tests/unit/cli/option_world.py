@@ -652,8 +652,8 @@ def open_world(  # noqa: C901 - one recorder after the other
         world.record("threads", workers)
         return ThreadPoolExecutor(workers, **options)
 
-    patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
-    patch("builder.image.engine.images.sweep_passing", world.recorded("sweep"))
+    patch("builder.pipeline.events.ThreadPoolExecutor", pool)
+    patch("builder.image.engine.build.sweep_passing", world.recorded("sweep"))
     _record_making(world)
     patch("builder.plan.facts.reading.rereading.survey", world.recorded("survey", Survey()))
 

@@ -14,7 +14,7 @@ from doubles.registry import RegistryDouble, serve
 from kept_documents import repository as serve_repository
 from rtbuild_command import called
 
-from builder.cli.commands import outdated as module
+from builder.cli.commands import audit as module
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.plan.lock import LockChange, Outdated, file, newer_releases

@@ -13,15 +13,16 @@ from doubles.project import Project, report
 from builder.core.errors import CellError, RegistryError
 from builder.release.publish.gate import (
     LONGEST,
+    Publication,
     TagStep,
     immutable_tag,
     measure,
     moving_tags,
+    refuse_clashes,
     steps,
     tag_of,
     tags_of,
 )
-from builder.release.publish.publication import Publication, refuse_clashes
 from builder.sources.oci.staging import NoImageError
 from builder.verify.runner.reports import parse
 
