@@ -28,7 +28,7 @@ from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder.core import resources
 from builder.core.files import write_whole
 from builder.core.model import RootfsBase
-from builder.image.compose.rootfs import cached_rootfs
+from builder.image.compose.systems import cached_rootfs
 from builder.sources.debian import Debian
 from builder.sources.index.client import Index
 

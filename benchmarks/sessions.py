@@ -17,7 +17,7 @@ from benchmarks.rig import BenchError, Engine, Registry
 from benchmarks.slow_index import download
 from builder.core import resources
 from builder.core.model import RootfsBase
-from builder.image.compose.rootfs import cached_rootfs
+from builder.image.compose.systems import cached_rootfs
 from builder.pipeline import Locks
 from builder.plan.matrix import load
 

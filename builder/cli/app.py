@@ -1,6 +1,10 @@
-"""The commands by name: each is a function in a module of its own, which is imported when it is asked for."""
+"""The commands by name: each is a function in a module of its own, which is imported when it is asked for;
+and words and switches of other tools (pip's, conda's, docker's), with what rtbuild has in their place.
+"""
 
+import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -52,6 +56,9 @@ COMMANDS = {
 """Their help, in its order. The module and the function of a command have its name, as Python writes it."""
 _BESIDE = {
     "devcontainer": "run",
+    "doctor": "dispatch",
+    "export": "venv",
+    "outdated": "audit",
     "diagnose": "probe",
     "init": "resolve",
     "schema": "probe",
@@ -117,21 +124,19 @@ def _program() -> int:
         if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
             say(message)
             return 2
-        from builder.cli import elsewhere
-
         option = getattr(error, "option_name", None)
-        other = elsewhere.hint(words, option) if message.startswith("No such ") else None
+        other = _hint(words, option) if message.startswith("No such ") else None
         if other is not None:  # without options that are only spelt alike
             return failed(f"No such option: {option}" if option else message, other, 2)
         context = getattr(error, "ctx", None)
         if isinstance(error, typer.BadParameter) and context is not None and error.param is not None:
-            value = elsewhere.VALUES.get((context.info_name, error.param.name))
+            value = OTHER_VALUES.get((context.info_name, error.param.name))
             if value is not None:
                 return failed(message, value, 2)
         where = getattr(context, "command_path", "rtbuild")
         options = f", `{where} --help` what this one takes" * (where != "rtbuild")
         usual = f"`rtbuild --help` lists commands{options}"
-        return failed(message, elsewhere.divided_size(message) or usual, 2)
+        return failed(message, _divided_size(message) or usual, 2)
     return result if isinstance(result, int) else 0
 
 
@@ -150,3 +155,103 @@ def _root(
 ) -> None:
     """Options that come before the command; both are read elsewhere, before and after parsing."""
     del version, debug
+
+
+_INDEX = (
+    "the package index is that of your uv or pip: UV_DEFAULT_INDEX=URL or pip.conf; one more is a line "
+    "`--extra-index-url URL` of a requirements file, or `index:` of a matrix"
+)
+_CARD = "a card is named by --gpu, as in --gpu T4; this machine's own is taken without it"
+_STARTED = "`rtbuild run IMAGE` is interactive and removes its container at the end, without a switch for it"
+
+OTHER_OPTIONS = {
+    "--cuda": "a framework's build brings its CUDA: name the build, as in 'torch==2.1.0+cu121', or give the "
+    "driver, as in --driver 535, and builds for a newer CUDA are left out",
+    "--cudnn": "a framework's release brings its cuDNN, and `cuda:` of a matrix can name another: "
+    "['nvidia-cudnn-cu12==9.1.0.70']",
+    "--index-url": _INDEX,
+    "--extra-index-url": _INDEX,
+    "--index": _INDEX,
+    "--find-links": _INDEX,
+    "-c": "conda's channels are not asked: `rtbuild resolve --conda environment.yml` tells an environment in "
+    "wheels",
+    "--channel": "conda's channels are not asked: `rtbuild resolve --conda environment.yml` tells an "
+    "environment in wheels",
+    "-f": "a file of requirements is -r FILE, a conda environment --conda FILE, a matrix an argument",
+    "--gpus": _CARD,
+    "--device": _CARD,
+    "--card": _CARD,
+    "--requirements": "a file of requirements is -r FILE, or --requirement FILE",
+    "--rm": _STARTED,
+    "-i": _STARTED,
+    "-it": _STARTED,
+    "-t": _STARTED,
+    "--python-version": "a Python is named by --python, as in --python 3.11",
+    "--dry": "`rtbuild check` and `rtbuild list` build nothing, `rtbuild run --dry-run` starts nothing",
+}
+"""Options that people look for: what there is in their place."""
+_OTHER_WORDS = {
+    ("install", "pip", "conda", "uv"): "`rtbuild venv` installs a cell's locked wheels here, "
+    "`rtbuild up torch` finds, builds and starts an image",
+    ("pull", "start", "exec", "shell", "docker"): "`rtbuild run IMAGE` pulls an image and starts it, "
+    "`rtbuild up torch` builds one",
+    ("search", "find", "suggest", "recommend", "compat"): "`rtbuild resolve torch --gpu T4` finds what fits, "
+    "`rtbuild list` shows the cells of matrices",
+    (
+        "ps",
+        "ls",
+        "images",
+        "show",
+        "status",
+    ): "`rtbuild list` shows the cells, `docker images` what is here",
+    ("create", "new", "start-project"): "`rtbuild init torch` writes a first matrix",
+    (
+        "test",
+        "validate",
+        "lint",
+    ): "`rtbuild check` judges matrices, `rtbuild verify` tries images",
+    ("push", "release", "tag"): "`rtbuild publish --help` tags images that are known to work",
+    (
+        "freeze",
+        "compile",
+        "requirements",
+    ): "`rtbuild lock` writes every wheel by hash, `rtbuild export --help` as requirements",
+    ("update", "upgrade"): "`rtbuild outdated` says what is newer, `rtbuild lock --upgrade` takes it",
+    ("compare", "diff"): "`rtbuild size NEW --against OLD` compares two cells",
+    ("info", "env", "system", "gpus", "gpu", "nvidia-smi"): "`rtbuild doctor` shows this machine, "
+    "`rtbuild probe` writes the probe that tries its GPU",
+    (
+        "clean",
+        "prune",
+        "rm",
+        "rmi",
+    ): "`rtbuild cache` shows what is kept, and `rtbuild cache --help` how it shrinks",
+    ("inspect", "history"): "`rtbuild audit IMAGE` judges an image, `rtbuild size CELL` measures it",
+    ("completion", "completions"): "the option --install-completion installs it for your shell, "
+    "--show-completion prints it",
+    ("why", "error", "fix", "debug"): '`rtbuild diagnose "TEXT"` names the cause of an error',
+}
+OTHER_COMMANDS = {word: hint for words, hint in _OTHER_WORDS.items() for word in words}
+"""Commands that people type: what there is in their place."""
+
+OTHER_VALUES = {
+    ("export", "form"): (
+        "these are forms of packages; of the image, `rtbuild run CELL --dry-run` prints the docker command, "
+        "whose options a compose file takes, and `rtbuild devcontainer` writes a devcontainer.json"
+    )
+}
+"""Hints on a value that a parameter does not take: `export --format compose`."""
+
+
+def _divided_size(message: str) -> str | None:
+    """A hint for ``--prune 20 GB``, by the parser's words for the second of them; None for other messages."""
+    found = re.search(r"unexpected extra argument\(?s?\)? \(([KMGT]i?B?|bytes)\)", message, re.IGNORECASE)
+    return f"a size is one word, as in --prune 20{found[1]}" if found is not None else None
+
+
+def _hint(words: Sequence[str], option: str | None) -> str | None:
+    """A hint for an option, else a command, that rtbuild does not have; None if no row names it."""
+    if option is not None:
+        return OTHER_OPTIONS.get(option)
+    named = next((word for word in words if not word.startswith("-")), "")
+    return OTHER_COMMANDS.get(named.lower())

@@ -16,7 +16,6 @@ from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Base
 from builder.image.engine import nvidia_smi
-from builder.plan.lock import host_platform
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
@@ -31,7 +30,7 @@ from builder.plan.resolve import (
     propose,
     to_matrix_yaml,
 )
-from builder.sources.index import MACHINES, Index
+from builder.sources.index import MACHINES, Index, host_platform
 
 _OTHER_BASES = 10
 """Proposals among which one with another base is looked for."""

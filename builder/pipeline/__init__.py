@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         run_document as run_document,
         write_record as write_record,
     )
-    from .options import (
+    from .run_context import (
         BuildOptions as BuildOptions,
         EngineOptions as EngineOptions,
         LayerSource as LayerSource,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from .reproduce import Comparison as Comparison, check_reproducible as check_reproducible
     from .run_context import LAYER_LIMIT as LAYER_LIMIT, Locks as Locks, MadeImages as MadeImages
-    from .schedule import CellRun as CellRun, Hooks as Hooks, each as each
+    from .events import CellRun as CellRun, Hooks as Hooks, each as each
     from .stages import lock_cells as lock_cells, render_cells as render_cells
     from .verifying import verify_cells as verify_cells
 else:

@@ -23,10 +23,19 @@ from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
-from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
-from builder.pipeline.options import BuildOptions
-from builder.pipeline.run_context import RunContext, open_context, report_store, share_layers
-from builder.pipeline.schedule import CellRun, Hooks, each, span
+from builder.pipeline.events import (
+    BUILDING,
+    CellOutcome,
+    CellResult,
+    CellRun,
+    Hooks,
+    Note,
+    RunStarted,
+    Stage,
+    each,
+    span,
+)
+from builder.pipeline.run_context import BuildOptions, RunContext, open_context, report_store, share_layers
 
 if TYPE_CHECKING:
     from builder.image.engine import Engine, StoredImage
@@ -353,7 +362,7 @@ def _reuse(cell_run: CellRun, context: RunContext, step: Reuse) -> Image:
         return stages.image_of(cell_run.cell, name, there, reused=True)
     with cell_run.stage(Stage.PUSH):
         if context.own is not None:
-            from builder.pipeline.upload import sign_pushed
+            from builder.pipeline.image_build import sign_pushed
 
             sign_pushed(context, staged.reference)
         cell_run.done(f"there already, {staged.digest[:19]}")

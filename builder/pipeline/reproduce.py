@@ -25,11 +25,17 @@ from builder.image.engine import Engine, SavedImage
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
-from builder.pipeline.events import CellOutcome, CellResult, Stage
+from builder.pipeline.events import CellOutcome, CellResult, CellRun, Hooks, Stage, walk_all
 from builder.pipeline.image_build import ImageBuild
-from builder.pipeline.options import BuildOptions, EngineOptions
-from builder.pipeline.run_context import RunContext, Sources, Stores, open_context, share_layers
-from builder.pipeline.schedule import CellRun, Hooks, walk_all
+from builder.pipeline.run_context import (
+    BuildOptions,
+    EngineOptions,
+    RunContext,
+    Sources,
+    Stores,
+    open_context,
+    share_layers,
+)
 
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16

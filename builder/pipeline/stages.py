@@ -25,10 +25,8 @@ from builder.core.model import (
 )
 from builder.core.versions import canonical
 from builder.image.recipe import Recipe, render, write
-from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.options import Gpus, LockOptions, RenderOptions
-from builder.pipeline.run_context import Locks, RunContext, open_context
-from builder.pipeline.schedule import CellRun, Hooks, walk_all
+from builder.pipeline.events import CellOutcome, CellResult, CellRun, Hooks, Stage, walk_all
+from builder.pipeline.run_context import Gpus, LockOptions, Locks, RenderOptions, RunContext, open_context
 from builder.plan.facts.reading import ReadingCache, system_of
 from builder.plan.facts.rules import OF_SET, Outcome, broken_set, check
 from builder.plan.facts.tables import load

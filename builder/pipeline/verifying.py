@@ -9,10 +9,8 @@ from builder.core.errors import CellError, ImageMissingError, RegistryError
 from builder.core.model import Cell, Image, Matrix, Report
 from builder.image.engine import Engine
 from builder.pipeline import stages
-from builder.pipeline.events import CellResult, Stage
-from builder.pipeline.options import VerifyOptions
-from builder.pipeline.run_context import RunContext, open_context, report_store
-from builder.pipeline.schedule import CellRun, Hooks, walk_all
+from builder.pipeline.events import CellResult, CellRun, Hooks, Stage, walk_all
+from builder.pipeline.run_context import RunContext, VerifyOptions, open_context, report_store
 from builder.sources.oci import Registry, Staged, find_staged, repository_of, staged_reference
 from builder.verify.evidence import People, origin_of, share
 from builder.verify.runner import ReportStore, SealedReport

@@ -20,7 +20,7 @@ import pytest
 
 from builder.core import resources
 from builder.core.errors import MissingToolError, PackageIndexError
-from builder.image.compose.rootfs import cached_rootfs
+from builder.image.compose.systems import cached_rootfs
 from builder.sources.debian import Debian
 from builder.sources.index.client import Index
 from builder.sources.index.target import Target

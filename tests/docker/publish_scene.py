@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from doubles.project import CELL, Project
 
-from builder.pipeline.schedule import Hooks
-from builder.release.publish.publication import Publication, PublishOptions
+from builder.pipeline.events import Hooks
+from builder.release.publish.gate import Publication, PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry

@@ -25,8 +25,8 @@ from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
 from testcontainers.core.container import DockerContainer
 
-from builder.pipeline.schedule import Hooks
-from builder.release.publish.publication import PublishOptions
+from builder.pipeline.events import Hooks
+from builder.release.publish.gate import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -37,7 +37,7 @@ from builder.verify.runner.reports import ReportStore, key_of, parse
 
 if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged
-from builder.release.publish.publication import Publication
+from builder.release.publish.gate import Publication
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

@@ -20,7 +20,7 @@ from doubles.small_image import moment
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.statement import TEST_RESULT, Signer, Verifier

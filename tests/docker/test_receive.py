@@ -17,12 +17,12 @@ import tiny
 
 from builder.core.digests import canonical_json, digest_of, sha256_of
 from builder.core.errors import CancelledError, CommandError
-from builder.image.engine import receive
+from builder.image.engine import build as engine_build
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import tar_layer
-from builder.pipeline import upload as feeding
-from builder.pipeline.upload import EngineLoad
+from builder.pipeline import image_build as feeding
+from builder.pipeline.image_build import EngineLoad
 from builder.sources.oci.spec import plain_image
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def name(engine: Engine) -> Iterator[Callable[[], str]]:
 
 
 def passing(engine: Engine) -> set[str]:
-    return set(engine.named(f"{receive.RECEIVING}/*"))
+    return set(engine.named(f"{engine_build.RECEIVING}/*"))
 
 
 def word(image: str) -> str:
@@ -165,7 +165,7 @@ def test_a_blob_that_the_engine_lost_is_sent_after_all(
     engine: Engine, images: Images, name: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images.image("lost")
-    monkeypatch.setattr(receive, "known_blobs", lambda _client: digests(image))
+    monkeypatch.setattr(engine_build, "known_blobs", lambda _client: digests(image))
     stored = images.give(engine, image, called := name())
     assert stored.digest == image.digest
     assert images.sent > 100_000
@@ -193,13 +193,13 @@ def test_what_a_killed_process_left_under_passing_names_is_swept(
     kept = name()
     images.give(engine, images.image("fed"), kept)
     token = uuid.uuid4().hex[:12]
-    left = f"{receive.RECEIVING}/{token}:3"
+    left = f"{engine_build.RECEIVING}/{token}:3"
     noted = images.memory / f"receiving-{token}"
     noted.write_text(f"{left}\n{kept}\n")  # as after a kill: nobody holds its lock
     engine.tag(kept, left)
-    with receive.passing_names(engine) as named:
+    with engine_build.passing_names(engine) as named:
         engine.tag(kept, alive := named("1"))
-        receive.sweep_passing(engine)
+        engine_build.sweep_passing(engine)
         assert engine.inspect(left) is None
         assert engine.inspect(alive) is not None
     assert engine.inspect(alive) is None
@@ -212,10 +212,10 @@ def test_a_passing_name_whose_note_is_lost_goes_after_a_day(
 ) -> None:
     images.give(engine, images.image("fed"), kept := name())
     now, token = int(time.time()), uuid.uuid4().hex[:12]
-    old, new = (f"{receive.RECEIVING}/{now - hours * 3600}-{token}:1" for hours in (25, 23))
+    old, new = (f"{engine_build.RECEIVING}/{now - hours * 3600}-{token}:1" for hours in (25, 23))
     for passing_name in (old, new):
         engine.tag(kept, passing_name)
-    receive.sweep_passing(engine)
+    engine_build.sweep_passing(engine)
     assert passing(engine) & {old, new} == {new}
     engine.remove(new)
 
@@ -404,4 +404,4 @@ def test_an_engine_with_a_graphdriver_takes_the_whole_archive(
                 assert stored.digest == image.config_digest
                 assert stored.content == image.content
                 assert images.sent > 100_000
-            assert second.docker("images", "-q", "--filter", f"reference={receive.RECEIVING}/*") == ""
+            assert second.docker("images", "-q", "--filter", f"reference={engine_build.RECEIVING}/*") == ""

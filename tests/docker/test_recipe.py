@@ -19,8 +19,7 @@ import registry as loopback
 
 from builder.core import resources
 from builder.core.model import Base, Cell, Cuda, RootfsBase
-from builder.image.compose.pythons import Pythons
-from builder.image.compose.rootfs import cached_rootfs
+from builder.image.compose.systems import Pythons, cached_rootfs
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 from builder.image.sdist import Workshop

@@ -15,10 +15,9 @@ from builder.core.errors import CellError
 from builder.image import compose
 from builder.image.engine.engine import Engine
 from builder.image.recipe.values import Recipe, RecipeSetting, RecipeStep
-from builder.pipeline.options import BuildOptions
+from builder.pipeline.events import CellRun
 from builder.pipeline.reproduce import compare_builds, refuse_difference
-from builder.pipeline.run_context import RunContext, Sources, Stores
-from builder.pipeline.schedule import CellRun
+from builder.pipeline.run_context import BuildOptions, RunContext, Sources, Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import cuda_base
 import pytest
 
 from builder.core import resources
-from builder.image.compose.rootfs import cached_rootfs, make
+from builder.image.compose.systems import cached_rootfs, make
 from builder.sources.debian import Debian
 
 if TYPE_CHECKING:

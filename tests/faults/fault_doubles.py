@@ -14,7 +14,7 @@ import pytest
 from nvidia_headers import cudnn_include, headers, nearest_cudnn
 
 from builder.core.errors import PackageIndexError
-from builder.sources.index.remote_zip import UnknownError
+from builder.sources.index.archives import UnknownError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

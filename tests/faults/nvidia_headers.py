@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from builder.core import resources
+from builder.sources.index.archives import RemoteZip
 from builder.sources.index.client import Index
-from builder.sources.index.remote_zip import RemoteZip
 
 PINS = Path(__file__).with_name("nvidia_headers.json")
 _RUNTIME = (

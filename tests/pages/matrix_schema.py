@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from builder.plan.matrix import keys, values
+from builder.plan.matrix import reader, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from builder.plan.matrix.keys import Key
+    from builder.plan.matrix.reader import Key
     from builder.plan.matrix.values import Syntax
 
 
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12. Values count as strings; what YAML reads as numbers is accepted as well."""
-    layer = {"type": "object", "properties": _each(keys.CELL), "additionalProperties": False}
+    layer = {"type": "object", "properties": _each(reader.CELL), "additionalProperties": False}
     axes = {
         name: {"type": "array", "minItems": 1, "items": _value(key), "description": key.summary}
-        for name, key in keys.CELL.items()
+        for name, key in reader.CELL.items()
     }
     sections: dict[str, dict[str, Any]] = {
         "defaults": layer,
@@ -29,22 +29,22 @@ def json_schema() -> dict[str, Any]:
                 "type": "array",
                 "minItems": 2,
                 "uniqueItems": True,
-                "items": {"enum": list(keys.CELL)},
+                "items": {"enum": list(reader.CELL)},
             },
         },
         "include": {"type": "array", "items": layer},
         "exclude": {"type": "array", "items": _rule()},
-        "options": {"type": "object", "properties": _each(keys.OPTIONS), "additionalProperties": False},
+        "options": {"type": "object", "properties": _each(reader.OPTIONS), "additionalProperties": False},
         "publish": _publish(),
     }
-    described = {name: {**schema, "description": keys.SECTIONS[name]} for name, schema in sections.items()}
+    described = {name: {**schema, "description": reader.SECTIONS[name]} for name, schema in sections.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:rtbuild:schema:matrix:1",
         "title": "rtbuild matrix",
         "description": "Every scalar is read as the text that stands there: 3.10 stays '3.10'.",
         "type": "object",
-        "properties": {**_each(keys.HEAD), **described},
+        "properties": {**_each(reader.HEAD), **described},
         "required": ["version"],
         "anyOf": [{"required": ["axes"]}, {"required": ["include"]}],
         "additionalProperties": False,
@@ -54,8 +54,8 @@ def json_schema() -> dict[str, Any]:
 def _publish() -> dict[str, Any]:
     rule = {
         "type": "object",
-        "properties": _each(keys.EXEMPT),
-        "required": [key.name for key in keys.EXEMPT.values() if key.required],
+        "properties": _each(reader.EXEMPT),
+        "required": [key.name for key in reader.EXEMPT.values() if key.required],
         "additionalProperties": False,
     }
     aliases = {
@@ -63,9 +63,9 @@ def _publish() -> dict[str, Any]:
         "propertyNames": {"pattern": f"^({values.TAG.pattern})$"},
         "additionalProperties": {"type": "string"},
     }
-    properties = _each(keys.PUBLISH)
-    properties["aliases"] = {**aliases, "description": keys.PUBLISH["aliases"].summary}
-    properties["exempt"] = {"type": "array", "items": rule, "description": keys.PUBLISH["exempt"].summary}
+    properties = _each(reader.PUBLISH)
+    properties["aliases"] = {**aliases, "description": reader.PUBLISH["aliases"].summary}
+    properties["exempt"] = {"type": "array", "items": rule, "description": reader.PUBLISH["exempt"].summary}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -75,7 +75,7 @@ def _each(table: Mapping[str, Key]) -> dict[str, Any]:
 
 def _rule() -> dict[str, Any]:
     glob = {"type": ["string", "number", "boolean"]}
-    globs = {name: {**glob, "description": f"Glob on '{name}'."} for name in (*keys.CELL, "id")}
+    globs = {name: {**glob, "description": f"Glob on '{name}'."} for name in (*reader.CELL, "id")}
     reason = {"type": "string", "minLength": 1, "description": "Why these cells are left out."}
     return {
         "type": "object",
@@ -100,7 +100,7 @@ def _value(key: Key) -> dict[str, Any]:
         case "provider":
             table = {
                 "type": "object",
-                "properties": _each(keys.PROVIDER),
+                "properties": _each(reader.PROVIDER),
                 "required": ["from"],
                 "additionalProperties": False,
             }
@@ -108,7 +108,7 @@ def _value(key: Key) -> dict[str, Any]:
         case "python":
             table = {
                 "type": "object",
-                "properties": _each(keys.PYTHON),
+                "properties": _each(reader.PYTHON),
                 "required": ["version"],
                 "additionalProperties": False,
             }

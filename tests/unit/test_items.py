@@ -36,15 +36,14 @@ from builder.core.errors import (
 from builder.core.items import item
 from builder.image.layers.tar import INFLATE_ERRORS
 from builder.pipeline.build import images_in_engine
-from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.schedule import CellRun, Hooks, each
+from builder.pipeline.events import CellOutcome, CellResult, CellRun, Hooks, Stage, each
 from builder.plan.facts.reading import release_survey, rereading
 from builder.plan.facts.reading.observed import WheelReading
 from builder.plan.facts.reading.release_survey import Budget, Survey
 from builder.plan.facts.reading.row_sources import FAMILIES
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
 from builder.release.catalogue import site
 from builder.release.catalogue.collection import collect, images_of
@@ -52,7 +51,7 @@ from builder.release.colab import match
 from builder.release.colab.match import Match
 from builder.release.colab.runtimes import PipPackage
 from builder.release.dispatch.run import RenderedCell, with_images
-from builder.release.publish.publication import PublishOptions
+from builder.release.publish.gate import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import attach_statements, failure_statement
@@ -345,7 +344,7 @@ def test_a_cell_that_is_published(
 @each_exception
 @pytest.mark.parametrize(
     "place",
-    ["builder.verify.evidence.statement.parse_statement", "builder.release.audit.findings.judge"],
+    ["builder.verify.evidence.statement.parse_statement", "builder.release.audit.checks.judge"],
 )
 def test_a_statement(
     raised: Exception,
@@ -391,16 +390,16 @@ def test_one_statement_that_a_fault_keeps_from_judgement_takes_the_yes_away(
             )
         ],
     )
-    from builder.release.audit import findings
+    from builder.release.audit import checks
 
-    real = findings.judge
+    real = checks.judge
 
     def fails(predicate: Any, *given: Any) -> Any:
         if predicate.get("result") == "FAILED":
             raise KeyError("odd")
         return real(predicate, *given)
 
-    monkeypatch.setattr(findings, "judge", fails)
+    monkeypatch.setattr(checks, "judge", fails)
     found = audit(registry, pushed.reference, Question())
     assert found.verified
     assert not found.works

@@ -36,7 +36,7 @@ from builder.plan.lock.file import read_lock
 from builder.plan.matrix.values import APT, BadValue
 from builder.plan.resolve import project_files, requirements
 from builder.release.dispatch.fleet import load_fleet
-from builder.sources.index import remote_zip
+from builder.sources.index import archives
 from builder.sources.oci.wire import Login, answer
 from builder.verify.runner.reports import Damaged, ReportStore
 
@@ -374,8 +374,8 @@ def test_a_file_that_is_none_is_not_waited_for(tmp_path: Path) -> None:
 def test_ranges_that_are_none(text: str) -> None:
     answer = Sends()
     answer.headers = {"Content-Range": text}  # type: ignore[attr-defined]
-    with pytest.raises(remote_zip.UnknownError):
-        remote_zip._content_range(answer)  # type: ignore[arg-type]
+    with pytest.raises(archives.UnknownError):
+        archives._content_range(answer)  # type: ignore[arg-type]
 
 
 def test_a_length_of_time_that_is_none_is_said_in_words() -> None:
@@ -395,8 +395,8 @@ def test_an_entry_that_ends_as_a_zip64_directory_hides_no_others() -> None:
         made.writestr(last, b"")
     whole = written.getvalue()
     directory = whole[whole.index(b"PK\x01\x02") : whole.rindex(b"PK\x05\x06")]
-    with pytest.raises(remote_zip.UnknownError, match="as a zip64 file does"):
-        remote_zip._entries(directory)
+    with pytest.raises(archives.UnknownError, match="as a zip64 file does"):
+        archives._entries(directory)
 
 
 def test_a_member_on_a_server_that_expands_without_measure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,12 +405,12 @@ def test_a_member_on_a_server_that_expands_without_measure(monkeypatch: pytest.M
     # a block that a full flush ends can be repeated
     packed = 400 * (deflate.compress(bytes(1 << 20)) + deflate.flush(zlib.Z_FULL_FLUSH)) + deflate.flush()
     whole = b"PK\x03\x04" + bytes(26) + packed
-    archive = remote_zip.RemoteZip("https://index.example/a.whl", session=Sends(), size=None)  # type: ignore[arg-type]
+    archive = archives.RemoteZip("https://index.example/a.whl", session=Sends(), size=None)  # type: ignore[arg-type]
     entry = zipfile.ZipInfo("a")
     entry.compress_type, entry.CRC, entry.compress_size, entry.header_offset = 8, 1, len(packed), 0
     monkeypatch.setattr(archive, "_range", lambda *_, **__: whole)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(remote_zip.UnknownError, match="checksum"):
+    with pytest.raises(archives.UnknownError, match="checksum"):
         archive.content(entry)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
 

@@ -24,7 +24,7 @@ from builder.core.errors import FaultError, RtbuildError
 from builder.core.model import DebianPackage
 from builder.plan.lock.file import read_lock
 from builder.release.audit import checks
-from builder.release.audit.findings import Question, judge_all
+from builder.release.audit.checks import Question, judge_all
 from builder.release.audit.run import Audit
 from builder.release.catalogue.collection import _cell, _packages, _publications
 from builder.sources.oci.staging import read_image

@@ -19,8 +19,9 @@ from builder.core.model import Base
 from builder.image.compose import lacks_for_rootfs
 from builder.image.engine import Engine, nvidia_smi
 from builder.pipeline import BuildOptions, EngineOptions, build_cells
-from builder.plan.lock import host_platform, lock_path
+from builder.plan.lock import lock_path
 from builder.release.colab import Mode
+from builder.sources.index import host_platform
 from builder.sources.oci import Registry
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
         python_key as python_key,
     )
     from .compose import ComposedImage as ComposedImage, compose_image as compose_image
-    from .pythons import FOLDER as FOLDER, Pythons as Pythons
-    from .rootfs import (
+    from .systems import FOLDER as FOLDER, Pythons as Pythons
+    from .systems import (
         cached_rootfs as cached_rootfs,
         lacks_for_rootfs as lacks_for_rootfs,
         rootfs_key as rootfs_key,

@@ -19,8 +19,7 @@ from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
 from builder.core.items import WorkSpan
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
-from builder.image.compose import pythons
-from builder.image.compose.rootfs import rootfs_key
+from builder.image.compose.systems import PYTHON_FORMAT, rootfs_key
 from builder.image.layers import (
     LAYOUT,
     MEDIA_TYPES,
@@ -166,7 +165,7 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
 
 def python_key(python: StandalonePython, cell: Cell) -> str:
     """The key of the layer of a standalone Python: the archive, and the form in which it is laid out."""
-    return f"python{pythons.FORMAT}-{python.sha256}-{codec(cell.options.compression)}"
+    return f"python{PYTHON_FORMAT}-{python.sha256}-{codec(cell.options.compression)}"
 
 
 def python_title(python: StandalonePython) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         without_engine as without_engine,
     )
     from .images import StoredImage as StoredImage
-    from .receive import passing_names as passing_names, sweep_passing as sweep_passing
+    from .build import passing_names as passing_names, sweep_passing as sweep_passing
 else:
     from builder.core import faces
 

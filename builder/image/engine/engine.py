@@ -487,7 +487,7 @@ class Engine(ImageStore, AbstractContextManager["Engine"]):
         ``blob`` gives the file of a layer that the engine lacks; ``progress`` is told of bytes that are sent.
         Raises CommandError with the engine's words, or CancelledError.
         """
-        from builder.image.engine.receive import known_blobs, receive
+        from builder.image.engine.build import known_blobs, receive
 
         with _turn(self._receiving, name, cancel, progress) as advance:
             partly = self.facts().store == "containerd"
@@ -505,7 +505,7 @@ class Engine(ImageStore, AbstractContextManager["Engine"]):
 
         It stays as long as ``name`` or an image that has it; parameters and errors as of :meth:`receive`.
         """
-        from builder.image.engine.receive import keep, known_blobs
+        from builder.image.engine.build import keep, known_blobs
 
         with _turn(self._keeping, layer.title, cancel, lambda _size: None) as advance:
             if layer.digest not in self._kept and layer.digest not in known_blobs(self):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from builder.plan.lock import host_platform
+from builder.sources.index import host_platform
 
 GpuRequest = Literal["gpus", "cdi"]
 """How a container asks for GPUs: Docker's ``--gpus all``, or the CDI device ``nvidia.com/gpu=all``."""

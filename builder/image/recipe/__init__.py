@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .probe_file import bundle as bundle, kept_bundle as kept_bundle
-    from .quote import env_name as env_name, value as value
+    from .rendering import env_name as env_name, value as value
     from .rendering import (
         USUAL_PATH as USUAL_PATH,
         expectation as expectation,

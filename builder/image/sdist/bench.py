@@ -48,8 +48,7 @@ from builder.image.layers import (
 )
 from builder.image.sandbox import Limits, View, environment, run
 from builder.image.sdist import wheel as wheels
-from builder.plan.lock import host_platform
-from builder.sources.index import MACHINES, Index, Target
+from builder.sources.index import MACHINES, Index, Target, host_platform
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""

@@ -29,9 +29,9 @@ from builder.image.sdist.bench import (
     laid_out,
     unpack,
 )
-from builder.plan.lock import BuildRoot, choose_sdist, host_platform
+from builder.plan.lock import BuildRoot, choose_sdist
 from builder.sources.debian import Debian
-from builder.sources.index import Index, LocalWheel, Target, cache_path
+from builder.sources.index import Index, LocalWheel, Target, cache_path, host_platform
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""

@@ -32,13 +32,12 @@ if TYPE_CHECKING:
         state as state,
         status as status,
     )
-    from .from_source import (
+    from .pinning import (
         BuildRoot as BuildRoot,
         SdistBuilder as SdistBuilder,
         build_root as build_root,
         choose_sdist as choose_sdist,
         compiler_system as compiler_system,
-        host_platform as host_platform,
         sdist_version as sdist_version,
         suite_of as suite_of,
     )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .amendment import Replacement as Replacement, amend as amend, entry as entry
+    from .expand import Replacement as Replacement, amend as amend, entry as entry
     from .expand import PROFILE_PYTHON as PROFILE_PYTHON, cell_id as cell_id, load as load
     from .nodes import (
         Hole as Hole,

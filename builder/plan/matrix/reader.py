@@ -1,12 +1,15 @@
-"""Nodes to checked texts, in small steps, each of which notes errors with their places."""
+"""Every key of a matrix file, by section (the tables of ``keys.toml``); and nodes to checked texts, in small
+steps, each of which notes errors with their places.
+"""
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from builder.core.model import Span
-from builder.plan.matrix import keys
-from builder.plan.matrix.keys import Key
+from builder.plan.matrix import values
 from builder.plan.matrix.nodes import (
     Hole,
     Items,
@@ -21,6 +24,39 @@ from builder.plan.matrix.nodes import (
 )
 from builder.plan.matrix.selection import BadGlob, braces
 from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
+
+Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key. ``keys.toml`` says what its fields mean."""
+
+    name: str
+    summary: str
+    syntax: Syntax
+    shape: Shape = "text"
+    required: bool = False
+    adds: bool = False
+
+
+_TABLES = tomllib.loads(Path(__file__).with_name("keys.toml").read_text("utf-8"))
+
+
+def _keys(section: str) -> dict[str, Key]:
+    table = _TABLES[section]
+    return {
+        name: Key(**row | {"name": name, "syntax": getattr(values, row["syntax"])})
+        for name, row in table.items()
+    }
+
+
+HEAD, CELL, OPTIONS, PUBLISH = _keys("head"), _keys("cell"), _keys("options"), _keys("publish")
+PROVIDER, PYTHON = _keys("provider"), _keys("python")
+"""Keys of ``cuda`` and of ``python`` that are written as mappings."""
+EXEMPT = _keys("exempt")
+SECTIONS: dict[str, str] = _TABLES["sections"]
+
 
 MOST_ITEMS = 2000
 """Entries in one list of a cell: every cell has a list of its own."""
@@ -192,9 +228,9 @@ class Reader:
     def layer(self, table: Table, where: str) -> CellSettings:
         """Keys of a cell, as in ``defaults`` and in an entry of ``include``."""
         before = self.problems.noted
-        self.unknown(table, keys.CELL, f" {where}")
+        self.unknown(table, CELL, f" {where}")
         settings: dict[str, Setting] = {}
-        for name, key in keys.CELL.items():
+        for name, key in CELL.items():
             if name in table.entries:
                 hint = "several values are an axis: put them under 'axes'"
                 setting = self.setting(table.entries[name][1], key, hint)
@@ -219,13 +255,13 @@ class Reader:
     def _provider(self, node: Node) -> tuple[str, ...]:
         hint = "base, wheels, none, or {from: wheels, packages: […]}"
         if isinstance(node, Scalar):
-            text = self.text(node, keys.CELL["cuda"].syntax, "'cuda'")
+            text = self.text(node, CELL["cuda"].syntax, "'cuda'")
             return () if text is None else (text,)
         table = self.shaped(Table, node, "'cuda'", "a provider", hint)
-        if table is None or not self._has(table, "from", keys.PROVIDER, "'cuda'", hint):
+        if table is None or not self._has(table, "from", PROVIDER, "'cuda'", hint):
             return ()
-        name, packages = self.plain(table, keys.PROVIDER)["from"], table.entries.get("packages")
-        required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
+        name, packages = self.plain(table, PROVIDER)["from"], table.entries.get("packages")
+        required = self.texts(packages[1], PROVIDER["packages"].syntax, "'packages'") if packages else ()
         if packages and name not in {None, "wheels"}:
             hint = "they are NVIDIA's wheels: write 'from: wheels', or take them out"
             self.problems.add(f"'packages' has no meaning with 'from: {name}'", packages[0].span, hint)
@@ -237,9 +273,9 @@ class Reader:
             text = self.text(node, syntax, "'python'", hint=hint)
             return () if text is None else (text,)
         example = "as in {version: 3.12, from: standalone}"
-        if not self._has(node, "version", keys.PYTHON, "'python'", example):
+        if not self._has(node, "version", PYTHON, "'python'", example):
             return ()
-        said = self.plain(node, keys.PYTHON)
+        said = self.plain(node, PYTHON)
         version, name = said["version"], said.get("from")
         if version is not None and version.count(".") > 1 and name == "base":
             message = f"which patch release of {version.rpartition('.')[0]} a base has is not chosen here"
@@ -301,7 +337,7 @@ class Reader:
         return self.problems.span(node.span.line, node.span.column + quotes + bad.offset, bad.width)
 
 
-def meant(table: Table, valid: Iterable[str] = tuple(keys.CELL)) -> frozenset[str]:
+def meant(table: Table, valid: Iterable[str] = tuple(CELL)) -> frozenset[str]:
     """The keys that a mapping gives, misspelt ones under their right name: none of them is missing."""
     valid = frozenset(valid)
     if table.partial:
@@ -327,10 +363,10 @@ def holes(node: Node) -> bool:
 def _misplaced(name: str, valid: Iterable[str]) -> str | None:
     """A hint for a key that is right in another place."""
     homes: Mapping[str, str] = {
-        **dict.fromkeys(keys.OPTIONS, "goes under 'options'"),
+        **dict.fromkeys(OPTIONS, "goes under 'options'"),
         **dict.fromkeys(
-            keys.CELL, "is a key of a cell: it goes under 'defaults', or with a list of values under 'axes'"
+            CELL, "is a key of a cell: it goes under 'defaults', or with a list of values under 'axes'"
         ),
-        **dict.fromkeys((*keys.HEAD, *keys.SECTIONS), "stands at the top of the file"),
+        **dict.fromkeys((*HEAD, *SECTIONS), "stands at the top of the file"),
     }
     return f"'{name}' {homes[name]}" if name in homes and name not in valid else None

@@ -7,9 +7,21 @@ from pathlib import Path
 from typing import Literal, cast
 
 from builder.core.model import Cell, Exemption, Options, Publishing, Span
-from builder.plan.matrix import keys
 from builder.plan.matrix.nodes import Items, Node, Problems, Scalar, Table, did_you_mean, is_empty, nearest
-from builder.plan.matrix.reader import CellSettings, Glob, Reader, Setting, holes, meant
+from builder.plan.matrix.reader import (
+    CELL,
+    EXEMPT,
+    HEAD,
+    OPTIONS,
+    PUBLISH,
+    SECTIONS,
+    CellSettings,
+    Glob,
+    Reader,
+    Setting,
+    holes,
+    meant,
+)
 from builder.plan.matrix.selection import matches
 from builder.plan.matrix.values import GLOB, NAME, PROSE, TAG, BadValue
 
@@ -62,7 +74,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     top = reader.shaped(Table, root, "a matrix", "a mapping", "start with 'version: 1'")
     if top is None:
         raise problems.error()
-    reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
+    reader.unknown(top, (*HEAD, *SECTIONS), " at the top of the file")
     include_node = top.get("include")
     none_included = include_node is None or (isinstance(include_node, Items) and not include_node.nodes)
     if problems.noted == 0 and "axes" not in top.entries and none_included:
@@ -72,10 +84,10 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     included = reader.tables(include_node, "include", "cells")
     include = tuple(reader.layer(table, "in 'include'") for table in included)
     complete = problems.noted == 0
-    if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
+    if "version" not in meant(top, (*HEAD, *SECTIONS)):
         message = "the file does not say which 'version' of the format it is"
         problems.add(message, problems.span(1, 1), "add 'version: 1'")
-    head = reader.plain(top, keys.HEAD)
+    head = reader.plain(top, HEAD)
     rules = [_rule(reader, table) for table in reader.tables(top.get("exclude"), "exclude", "rules")]
     return MatrixDocument(
         name=head["name"] or "" if "name" in head else _name_of(path, problems),
@@ -106,7 +118,7 @@ def _defaults(reader: Reader, top: Table) -> CellSettings:
     if table is not None:
         return reader.layer(table, "in 'defaults'")
     # If it is unreadable, it may have held any key.
-    given = frozenset[str]() if node is None else frozenset(keys.CELL)
+    given = frozenset[str]() if node is None else frozenset(CELL)
     return CellSettings({}, given, top.span, sound=node is None)
 
 
@@ -117,14 +129,12 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
     table = reader.shaped(Table, node, "'axes'", "a mapping of keys to lists", hint)
     if table is None:
         # If 'axes' is unreadable, it may have held any axis.
-        _zips(reader, top.get("zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
+        _zips(reader, top.get("zip"), {}, frozenset() if node is None else frozenset(CELL))
         return None
     if not table.entries:
         reader.problems.add("'axes' is empty", table.span, hint)
-    reader.unknown(table, keys.CELL, "", kind="axis")
-    axes = {
-        name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in keys.CELL
-    }
+    reader.unknown(table, CELL, "", kind="axis")
+    axes = {name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in CELL}
     zips = _zips(reader, top.get("zip"), axes, meant(table))
     zipped = {name for group in zips for name in group}
     for axis in axes.values():
@@ -144,7 +154,7 @@ def _axis(reader: Reader, name: str, node: Node) -> Axis:
     if not items.nodes:
         hint = "with no value there are no cells; take it out, or fill it"
         reader.problems.add(f"{what} is empty", items.span, hint)
-    found = [reader.setting(child, keys.CELL[name]) for child in items.nodes]
+    found = [reader.setting(child, CELL[name]) for child in items.nodes]
     values = tuple(setting for setting in found if setting is not None)
     return Axis(name, values, sound=bool(values) and len(values) == len(found))
 
@@ -209,7 +219,7 @@ def _group(
 def _rule(reader: Reader, table: Table) -> Rule | None:
     problems = reader.problems
     before = problems.noted
-    globbed = (*keys.CELL, "id")
+    globbed = (*CELL, "id")
     reader.unknown(table, (*globbed, "reason"), " in 'exclude'")
     globs = {}
     hint = "one glob; for several values use braces: '{3.8,3.9}'"
@@ -235,8 +245,8 @@ def _options(reader: Reader, top: Table) -> Options:
     table = reader.shaped(Table, top.get("options"), "'options'")
     if table is None:
         return Options()
-    reader.unknown(table, keys.OPTIONS, " in 'options'")
-    found = reader.plain(table, keys.OPTIONS)
+    reader.unknown(table, OPTIONS, " in 'options'")
+    found = reader.plain(table, OPTIONS)
     size = found.get("max-size")
     return Options(
         compression=cast("Literal['zstd', 'gzip']", found.get("compression") or "zstd"),
@@ -260,8 +270,8 @@ def read_publish(reader: Reader, node: Node | None, cells: Sequence[Cell], *, co
     table = reader.shaped(Table, node, "'publish'")
     if table is None:
         return Publishing()
-    reader.unknown(table, keys.PUBLISH, " in 'publish'")
-    found = reader.plain(table, keys.PUBLISH)
+    reader.unknown(table, PUBLISH, " in 'publish'")
+    found = reader.plain(table, PUBLISH)
     age = found.get("max-age")
     return Publishing(
         staging=found.get("staging"),
@@ -316,11 +326,11 @@ def _exempt(
 ) -> tuple[Exemption, ...]:
     exempt = []
     for table in reader.tables(section.get("exempt"), "exempt", "exemptions"):
-        reader.unknown(table, keys.EXEMPT, " in 'exempt'")
-        for name, key in keys.EXEMPT.items():
+        reader.unknown(table, EXEMPT, " in 'exempt'")
+        for name, key in EXEMPT.items():
             if key.required and name not in table.entries:
                 reader.problems.add(f"this exemption has no '{name}'", table.span, f"add '{name}: …'")
-        said = reader.plain(table, {name: key for name, key in keys.EXEMPT.items() if name != "id"})
+        said = reader.plain(table, {name: key for name, key in EXEMPT.items() if name != "id"})
         gpu, reason = said.get("gpu"), said.get("reason")
         node = table.get("id")
         glob = Glob("*", table.span) if node is None else reader.glob(node, "'id'", _GLOB_OF_CELLS)

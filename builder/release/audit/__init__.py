@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .checks import BASE_NAME as BASE_NAME, check_stated as check_stated
-    from .findings import (
+    from .checks import (
         FAILED as FAILED,
         AuditOutcome as AuditOutcome,
         Held as Held,
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         judge_all as judge_all,
     )
     from .run import Audit as Audit, audit as audit, evidence_of as evidence_of, resolve as resolve
-    from .today import Today as Today
+    from .run import Today as Today
 else:
     from builder.core import faces
 

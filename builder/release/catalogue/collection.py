@@ -24,7 +24,6 @@ from builder.plan.facts.rules import check
 from builder.plan.facts.tables import class_of
 from builder.plan.lock import LockEntry, lock_path, pinned_cell, read_lock
 from builder.release.audit import BASE_NAME, Question, Today, check_stated, evidence_of, judge_all
-from builder.release.catalogue.releases import branches_of, cards_of, judgement, releases_of
 from builder.release.catalogue.values import (
     Catalogue,
     CataloguedImage,
@@ -32,8 +31,12 @@ from builder.release.catalogue.values import (
     Judgement,
     Part,
     Run,
+    branches_of,
+    cards_of,
+    judgement,
     largest_first,
     newest_first,
+    releases_of,
 )
 from builder.release.colab import listed
 from builder.sources.oci import (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         listed as listed,
         measure as measure,
     )
-    from .fresh import (
+    from .runtimes import (
         ABOUT as ABOUT,
         ColabGpu as ColabGpu,
         Login as Login,

@@ -28,13 +28,12 @@ from builder.plan.lock import (
     build_root,
     choose_sdist,
     compiler_system,
-    host_platform,
     sdist_version,
     suite_of,
 )
 from builder.release.colab.runtimes import PipPackage
 from builder.sources.debian import Debian
-from builder.sources.index import Index, IndexFile, LocalWheel, Target, rank, takes, wheel_name
+from builder.sources.index import Index, IndexFile, LocalWheel, Target, host_platform, rank, takes, wheel_name
 
 Progress = Callable[[str, int, int], None]
 """Told of the work in words, how many are done, and of how many."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .publication import (
+    from .gate import (
         Publication as Publication,
         PublishOptions as PublishOptions,
         publication_document as publication_document,

@@ -41,9 +41,19 @@ from builder.pipeline import (
     each,
 )
 from builder.plan.lock import lock_path
-from builder.release.publish.gate import Decision, decide
-from builder.release.publish.publication import Failing, Found, Publication, PublishOptions, refuse_clashes
-from builder.release.publish.tags import TagKind, moving_tags, steps, tags_of
+from builder.release.publish.gate import (
+    Decision,
+    Failing,
+    Found,
+    Publication,
+    PublishOptions,
+    TagKind,
+    decide,
+    moving_tags,
+    refuse_clashes,
+    steps,
+    tags_of,
+)
 from builder.sources.oci import (
     CELL_LABEL,
     MATRIX_LABEL,

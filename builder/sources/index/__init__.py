@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         machine_platform as machine_platform,
         offered as offered,
     )
-    from .remote_zip import (
+    from .archives import (
         DEEP_LIMIT as DEEP_LIMIT,
         LIMIT as LIMIT,
         RemoteZip as RemoteZip,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         is_html as is_html,
         unpacked as unpacked,
     )
-    from .sdist_reading import (
+    from .archives import (
         SdistContents as SdistContents,
         sdist_contents as sdist_contents,
         sdist_files as sdist_files,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Target as Target,
         environment as environment,
         glibc_of as glibc_of,
+        host_platform as host_platform,
         rank as rank,
         takes as takes,
         wheel_name as wheel_name,

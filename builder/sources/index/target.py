@@ -1,6 +1,7 @@
 """The target of wheels (Python, platform, glibc), and the wheel that fits it best."""
 
 import functools
+import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,12 @@ def environment(python: str, *, machine: str = "x86_64", extra: str = "") -> dic
         "python_version": ".".join(python.split(".")[:2]),
         "sys_platform": "linux",
     }
+
+
+def host_platform() -> str:
+    """This machine's platform: its own programs run here, and pure Python is the same on each."""
+    machine = platform.machine()
+    return next((name for name, known in MACHINES.items() if known == machine), "linux/amd64")
 
 
 class WheelName(NamedTuple):

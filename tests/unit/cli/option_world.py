@@ -504,7 +504,7 @@ def _record_making(world: World) -> None:
     patch("builder.pipeline.image_build.compose_image", lambda _given: _made())
     patch("builder.image.compose.step_runner", lambda _engine: SimpleNamespace(check=lambda: None))
     patch(
-        "builder.pipeline.upload.push_image",
+        "builder.pipeline.image_build.push_image",
         lambda _registry, where, *_, **__: world.record("push", where),
     )
     patch(
@@ -652,8 +652,8 @@ def open_world(  # noqa: C901 - one recorder after the other
         world.record("threads", workers)
         return ThreadPoolExecutor(workers, **options)
 
-    patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
-    patch("builder.image.engine.receive.sweep_passing", world.recorded("sweep"))
+    patch("builder.pipeline.events.ThreadPoolExecutor", pool)
+    patch("builder.image.engine.build.sweep_passing", world.recorded("sweep"))
     _record_making(world)
     patch("builder.plan.facts.reading.rereading.survey", world.recorded("survey", Survey()))
 

@@ -15,8 +15,8 @@ from rtbuild_command import called
 from builder.cli import options
 from builder.cli.commands.check import check, explain
 from builder.core.errors import CellError, UsageError
+from builder.pipeline.events import CellRun
 from builder.pipeline.run_context import Locks, RunContext, Stores
-from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import check_cell
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.observed import BaseTruth

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from rtbuild_command import inside
 
-from builder.cli import elsewhere
-from builder.cli.app import COMMANDS, loaded
+from builder.cli.app import COMMANDS, OTHER_COMMANDS, OTHER_OPTIONS, OTHER_VALUES, loaded
 from builder.plan.resolve import requirements
 
 ROOT = Path(__file__).parents[3]
-HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values(), *elsewhere.VALUES.values()}
+HINTS = {*OTHER_OPTIONS.values(), *OTHER_COMMANDS.values(), *OTHER_VALUES.values()}
 OTHER_FILES = {file.hint for file in requirements._OTHER_FILES}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
@@ -41,9 +40,9 @@ def test_what_another_file_is_read_by_is_an_option_of_resolve() -> None:
 
 
 def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
-    assert not {*elsewhere.COMMANDS} & {*COMMANDS}
+    assert not {*OTHER_COMMANDS} & {*COMMANDS}
     resolving = {option for one in loaded("resolve").params for option in one.opts}
-    assert not ({*elsewhere.OPTIONS} - OF_DOCKER) & resolving
+    assert not ({*OTHER_OPTIONS} - OF_DOCKER) & resolving
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_a_word_of_another_tool_leads_on(words: tuple[str, ...], way: str, tmp_p
 
 
 def test_a_value_that_is_elsewhere_is_one_of_a_parameter_that_there_is() -> None:
-    for command, parameter in elsewhere.VALUES:
+    for command, parameter in OTHER_VALUES:
         assert parameter in {one.name for one in loaded(command).params}
 
 

@@ -69,7 +69,7 @@ def test_commands_print_by_the_console_alone() -> None:
         "core/items.py",
         "release/dispatch/node.py",
         "image/recipe/slim.py",
-        "release/colab/fresh.py",
+        "release/colab/runtimes.py",
         "release/colab/diff.py",
     }
     assert all((root / name).is_file() for name in apart)

@@ -14,12 +14,12 @@ from doubles.registry import RegistryDouble, serve
 from kept_documents import repository as serve_repository
 from rtbuild_command import called
 
-from builder.cli.commands import outdated as module
+from builder.cli.commands import audit as module
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.plan.lock import LockChange, Outdated, file, newer_releases
 from builder.plan.matrix import load
-from builder.release.audit import today
+from builder.release.audit import run
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday
 from builder.sources.index import Index
 from builder.sources.oci import Registry
@@ -36,8 +36,8 @@ MATRICES = Path(__file__).resolve().parents[3] / "benchmarks" / "matrices"
 def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """What every cell is answered."""
     found: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr(today, "pages", lambda *_: {})
-    monkeypatch.setattr(today, "outdated", lambda *_, **__: Outdated(changes=(), **{"unknown": (), **found}))
+    monkeypatch.setattr(run, "pages", lambda *_: {})
+    monkeypatch.setattr(run, "outdated", lambda *_, **__: Outdated(changes=(), **{"unknown": (), **found}))
     return found
 
 
@@ -93,7 +93,7 @@ class Published:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.indexes: list[tuple[str, ...]] = []
         self.files: Files = "the index is down"
-        monkeypatch.setattr(today, "pages", self._pages)
+        monkeypatch.setattr(run, "pages", self._pages)
         lists = ReleaseFile("bookworm-security", 1, None, 1)
         listed = SuiteToday(newest={}, security={}, releases=(lists,))
         monkeypatch.setattr(Debian, "today", lambda *_, **__: listed)
@@ -146,7 +146,7 @@ def test_an_index_that_only_the_image_names_is_not_asked(
 ) -> None:
     published.files = ()
     pinned = small_image.pinned(cell=small_image.cell(index=tuple(index)))
-    monkeypatch.setattr(today, "lock_of", lambda *_: pinned)
+    monkeypatch.setattr(run, "lock_of", lambda *_: pinned)
     _, page = published.ask(":latest")
     assert published.indexes == [Index.from_user().settings.extra]
     word = "it may be of an index that only the image names" if index else "no index lists"
@@ -157,7 +157,7 @@ def test_a_base_in_a_registry_that_only_the_image_names_is_not_asked(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pinned = small_image.on_registry_base("evil.example/base:1", "sha256:" + "b" * 64)
-    monkeypatch.setattr(today, "lock_of", lambda *_: pinned)
+    monkeypatch.setattr(run, "lock_of", lambda *_: pinned)
     monkeypatch.setattr(Registry, "inspect", lambda *_: pytest.fail("it was asked"))
     assert "evil.example/base:1 is in another registry, which only the image names" in published.ask("")[1]
 
@@ -216,8 +216,8 @@ def test_the_command_is_told_that_takes_what_is_a_matter_of_security(monkeypatch
         LockChange(kind=kind, name=name, locked="1", newer="2")
         for kind, name in (("security", "libssl3"), ("package", "zlib1g"))
     )
-    monkeypatch.setattr(today, "pages", lambda *_: {})
-    monkeypatch.setattr(today, "outdated", lambda *_, **__: Outdated(changes=changes, unknown=()))
+    monkeypatch.setattr(run, "pages", lambda *_: {})
+    monkeypatch.setattr(run, "outdated", lambda *_, **__: Outdated(changes=changes, unknown=()))
     path = str(MATRICES / "tf.yaml")
     assert called(module.outdated, [path], fail_on="security") == 1
     assert f"`rtbuild lock {path} --upgrade-only libssl3`" in capsys.readouterr().err

@@ -10,13 +10,13 @@ from doubles.project import Project
 from builder.cli.commands.publish import cases, exit_code
 from builder.cli.console.results import CaseStatus
 from builder.core.errors import RegistryError
-from builder.release.publish.publication import Publication
+from builder.release.publish.gate import Publication
 from builder.verify.evidence.judgement import Refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.release.publish.publication import State
+    from builder.release.publish.gate import State
 
 
 def row(project: Project, state: State) -> Publication:

@@ -17,8 +17,7 @@ from builder.image.compose.cell_layers import plan
 from builder.image.layers.store import Layer, LayerStore
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
-from builder.pipeline.events import Stage, StageFinished
-from builder.pipeline.schedule import CellRun
+from builder.pipeline.events import CellRun, Stage, StageFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
 from builder.image.layers.store import Layer
-from builder.pipeline.upload import LEAST, EngineLoad
+from builder.pipeline.image_build import LEAST, EngineLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable

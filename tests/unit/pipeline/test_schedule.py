@@ -14,13 +14,15 @@ from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
     CellResult,
+    CellRun,
     Event,
+    Hooks,
     SpanFinished,
     SpanStarted,
     Stage,
     StageFinished,
+    each,
 )
-from builder.pipeline.schedule import CellRun, Hooks, each
 
 
 def hooks(events: list[Event], cancel: threading.Event) -> Hooks:

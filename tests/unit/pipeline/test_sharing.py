@@ -25,8 +25,7 @@ from builder.pipeline.layer_cache import (
     shared_tag,
     signed_text,
 )
-from builder.pipeline.options import LayerSource
-from builder.pipeline.run_context import open_context, share_layers
+from builder.pipeline.run_context import LayerSource, open_context, share_layers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
 from builder.verify.evidence.statement import Cosign, Signer, Verifier

@@ -15,10 +15,8 @@ from builder import __version__
 from builder.core.errors import ImageMissingError, RegistryError
 from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
-from builder.pipeline.events import CellOutcome, Note
-from builder.pipeline.options import VerifyOptions
-from builder.pipeline.run_context import MadeImages
-from builder.pipeline.schedule import CellRun
+from builder.pipeline.events import CellOutcome, CellRun, Note
+from builder.pipeline.run_context import MadeImages, VerifyOptions
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.attach import shared

@@ -13,7 +13,7 @@ from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder.core.errors import RegistryError
 from builder.image.layers.store import Layer
-from builder.pipeline.upload import RegistryUpload
+from builder.pipeline.image_build import RegistryUpload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

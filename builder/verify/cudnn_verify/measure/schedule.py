@@ -18,12 +18,11 @@ from ..common.distributions import read_record
 from ..common.isolation import show_progress
 from ..common.tables import known_bad, known_bad_words, read_frameworks, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
-from .consumers import resolver_stage
 from .cuda import status_cause
 from .cudnn import convolution_stage, library_stage
 from .driver import driver_stage
 from .environment import environment_stage, start_environment
-from .files import files_stage
+from .files import files_stage, resolver_stage
 from .fw_arrays import Cupy, CupySuites, Jax, JaxSuites
 from .fw_common import check_framework
 from .fw_eager import Paddle, PaddleSuites, Torch

@@ -17,8 +17,17 @@ from builder.cli.console.trace import Trace
 from builder.cli.walking import walk
 from builder.core.errors import CellError, MissingToolError, UsageError
 from builder.core.model import Base, Cell, Cuda
-from builder.pipeline.events import CellOutcome, Note, SpanFinished, SpanStarted, Stage, StageProgress
-from builder.pipeline.schedule import CellRun, Hooks, walk_all
+from builder.pipeline.events import (
+    CellOutcome,
+    CellRun,
+    Hooks,
+    Note,
+    SpanFinished,
+    SpanStarted,
+    Stage,
+    StageProgress,
+    walk_all,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

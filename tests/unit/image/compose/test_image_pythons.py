@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.core.errors import CellError
-from builder.image.compose.pythons import PythonTree
+from builder.image.compose.systems import PythonTree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +218,7 @@ def test_one_that_ends_early(tmp_path: Path) -> None:
 
 
 def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.image.compose.pythons._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("builder.image.compose.systems._MOST_BYTES", 1 << 20)
     path = archive(tmp_path / "a", contents() | {"python/lib/big.py": b"\0" * (2 << 20)})
     with pytest.raises(CellError, match="unpacks to more than"):
         read(path)

@@ -16,8 +16,8 @@ import pytest
 
 from builder.core.errors import CellError, CommandError, MissingToolError
 from builder.core.model import Deb, RootfsBase
-from builder.image.compose import rootfs
-from builder.image.compose.rootfs import SCRIPT, cached_rootfs, make
+from builder.image.compose import systems
+from builder.image.compose.systems import SCRIPT, cached_rootfs, make
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +147,7 @@ def test_a_merged_system_is_merged_from_the_beginning(tmp_path, tools, debs, mer
     make(base_of(debs), paths(debs), tmp_path / "out.tar")
     (call,) = calls(tools)
     assert [a for a in call["arguments"] if a.startswith("--setup-hook=")] == (
-        [f"--setup-hook={rootfs._MERGE_USR}"] if merged else []
+        [f"--setup-hook={systems._MERGE_USR}"] if merged else []
     )
 
 
@@ -168,7 +168,7 @@ def test_the_archive_is_the_lock_s(tmp_path, tools, debs):
 def test_nothing_of_the_work_is_left(tmp_path, tools, debs, monkeypatch):
     work = tmp_path / "work"
     work.mkdir()
-    monkeypatch.setattr(rootfs.tempfile, "tempdir", str(work))
+    monkeypatch.setattr(systems.tempfile, "tempdir", str(work))
     make(base_of(debs), paths(debs), tmp_path / "out.tar")
     assert list(work.iterdir()) == []
 

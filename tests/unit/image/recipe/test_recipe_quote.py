@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from builder.core import resources
 from builder.core.errors import CellError
-from builder.image.recipe import quote
-from builder.image.recipe.quote import environment, only_quoted
-from builder.image.recipe.rendering import render
+from builder.image.recipe import rendering
+from builder.image.recipe.rendering import environment, only_quoted, render
 from builder.image.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (
@@ -79,19 +78,21 @@ def parse_dockerfile_word(text: str) -> str:
 
 @pytest.mark.parametrize("text", NASTY)
 def test_a_value_means_itself(text):
-    assert parse_dockerfile_word(quote.value(text)) == text
+    assert parse_dockerfile_word(rendering.value(text)) == text
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp"])))
 def test_any_visible_text_means_itself(text):
-    written = quote.value(text)
+    written = rendering.value(text)
     assert parse_dockerfile_word(written) == text
     assert not written.endswith("\\")  # it would continue the line
     assert len(written.splitlines()) == 1
 
 
 @pytest.mark.parametrize("character", BREAKING)
-@pytest.mark.parametrize("check", [quote.value, quote.comment, quote.index_url], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "check", [rendering.value, rendering.comment, rendering.index_url], ids=lambda f: f.__name__
+)
 def test_what_could_end_a_line_is_refused(check, character):
     with pytest.raises(CellError, match="control character"):
         check(f"https://example.invalid/{character}RUN reboot")
@@ -102,24 +103,24 @@ OF_OTHER_TYPES = {"image", "epoch", "run", "setting"}
 
 @given(st.text(min_size=1))
 def test_a_filter_gives_one_line_or_refuses(text):
-    for name, check in quote.FILTERS.items():
+    for name, check in rendering.FILTERS.items():
         if name in OF_OTHER_TYPES:
             continue
         try:
             written = check(text)
         except CellError:
             continue
-        assert isinstance(written, quote.Quoted)
+        assert isinstance(written, rendering.Quoted)
         assert len(written.splitlines()) <= 1, name
         if name not in {"value", "comment", "index_url"}:
             assert re.fullmatch(r"[A-Za-z0-9_.+!=:~/-]+", written), name
 
 
 @pytest.mark.parametrize("value", [None, 7, 3.1, b"x", ["x"], jinja2.Undefined()])
-@pytest.mark.parametrize("name", sorted(quote.FILTERS.keys() - OF_OTHER_TYPES))
+@pytest.mark.parametrize("name", sorted(rendering.FILTERS.keys() - OF_OTHER_TYPES))
 def test_only_text_is_text(name, value):
     with pytest.raises(CellError):
-        quote.FILTERS[name](value)
+        rendering.FILTERS[name](value)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +134,11 @@ def test_only_text_is_text(name, value):
 )
 def test_a_step_stays_one_instruction(change):
     step = RecipeStep(name="one", script="true\n", makes=("one",), files=(("a", "/mnt/a"),))
-    assert quote.run(step) == (
+    assert rendering.run(step) == (
         "RUN --network=none \\\n    --mount=type=bind,source=a,target=/mnt/a <<'EOF'\ntrue\nEOF"
     )
     with pytest.raises(CellError):
-        quote.run(dataclasses.replace(step, **change))
+        rendering.run(dataclasses.replace(step, **change))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +155,13 @@ def test_a_step_stays_one_instruction(change):
 )
 def test_a_setting_stays_one_instruction(setting):
     with pytest.raises(CellError):
-        quote.setting(setting)
+        rendering.setting(setting)
 
 
 @pytest.mark.parametrize("value", [None, "1", -1, 1.5, True, 1 << 40])
 def test_a_date_is_a_number(value):
     with pytest.raises(CellError, match="no date"):
-        quote.epoch(value)
+        rendering.epoch(value)
 
 
 DIGEST = "sha256:" + "a" * 64
@@ -178,7 +179,7 @@ DIGEST = "sha256:" + "a" * 64
     ],
 )
 def test_image_references(reference):
-    assert quote.image(reference, DIGEST) == f"{reference.partition('@')[0]}@{DIGEST}"
+    assert rendering.image(reference, DIGEST) == f"{reference.partition('@')[0]}@{DIGEST}"
 
 
 @pytest.mark.parametrize(
@@ -200,40 +201,40 @@ def test_image_references(reference):
 )
 def test_what_is_no_image_reference(reference):
     with pytest.raises(CellError, match="no image reference"):
-        quote.image(reference, DIGEST)
+        rendering.image(reference, DIGEST)
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:abc", "sha512:" + "a" * 64, DIGEST + " AS x", DIGEST.upper()])
 def test_what_is_no_digest(digest):
     with pytest.raises(CellError, match="no digest"):
-        quote.image("ubuntu", digest)
+        rendering.image("ubuntu", digest)
 
 
 @pytest.mark.parametrize(
     ("check", "text"),
     [
-        (quote.FILTERS["apt_package"], "libgomp1; reboot"),
-        (quote.FILTERS["apt_package"], "-o"),
-        (quote.FILTERS["apt_package"], "a=$(x)"),
-        (quote.FILTERS["wheel_file"], "../x-1-py3-none-any.whl"),
-        (quote.FILTERS["wheel_file"], "x-1-py3-none-any.whl,target=/etc"),
-        (quote.FILTERS["wheel_file"], "x y-1-py3-none-any.whl"),
-        (quote.FILTERS["project"], "x --index-url=https://example.invalid"),
-        (quote.FILTERS["release"], "1 --hash=sha256:00"),
-        (quote.FILTERS["sha256"], "A" * 64),
-        (quote.FILTERS["python_version"], "3.9; x"),
-        (quote.FILTERS["python_version"], "3.09"),
-        (quote.FILTERS["env_name"], "A B"),
-        (quote.FILTERS["env_name"], "1A"),
-        (quote.FILTERS["label_name"], "a b"),
-        (quote.FILTERS["docker_tag"], ".a"),
-        (quote.FILTERS["docker_tag"], "a" * 129),
-        (quote.FILTERS["platform"], "linux/amd64 --x"),
-        (quote.FILTERS["compression"], "none"),
-        (quote.index_url, "file:///etc"),
-        (quote.index_url, "https://user:word@example.invalid/simple"),
-        (quote.index_url, "https://${TOKEN}.example.invalid/"),
-        (quote.index_url, "https://example.invalid/ --trusted-host x"),
+        (rendering.FILTERS["apt_package"], "libgomp1; reboot"),
+        (rendering.FILTERS["apt_package"], "-o"),
+        (rendering.FILTERS["apt_package"], "a=$(x)"),
+        (rendering.FILTERS["wheel_file"], "../x-1-py3-none-any.whl"),
+        (rendering.FILTERS["wheel_file"], "x-1-py3-none-any.whl,target=/etc"),
+        (rendering.FILTERS["wheel_file"], "x y-1-py3-none-any.whl"),
+        (rendering.FILTERS["project"], "x --index-url=https://example.invalid"),
+        (rendering.FILTERS["release"], "1 --hash=sha256:00"),
+        (rendering.FILTERS["sha256"], "A" * 64),
+        (rendering.FILTERS["python_version"], "3.9; x"),
+        (rendering.FILTERS["python_version"], "3.09"),
+        (rendering.FILTERS["env_name"], "A B"),
+        (rendering.FILTERS["env_name"], "1A"),
+        (rendering.FILTERS["label_name"], "a b"),
+        (rendering.FILTERS["docker_tag"], ".a"),
+        (rendering.FILTERS["docker_tag"], "a" * 129),
+        (rendering.FILTERS["platform"], "linux/amd64 --x"),
+        (rendering.FILTERS["compression"], "none"),
+        (rendering.index_url, "file:///etc"),
+        (rendering.index_url, "https://user:word@example.invalid/simple"),
+        (rendering.index_url, "https://${TOKEN}.example.invalid/"),
+        (rendering.index_url, "https://example.invalid/ --trusted-host x"),
     ],
 )
 def test_refused(check, text):
@@ -244,13 +245,13 @@ def test_refused(check, text):
 
 def test_credentials_in_an_address_are_not_repeated():
     with pytest.raises(CellError) as caught:
-        quote.index_url("https://user:word@example.invalid/simple")
+        rendering.index_url("https://user:word@example.invalid/simple")
     assert "word" not in str(caught.value)
 
 
 def test_a_newline_at_the_end_is_no_way_around():
     with pytest.raises(CellError):
-        quote.FILTERS["apt_package"]("libgomp1\n")
+        rendering.FILTERS["apt_package"]("libgomp1\n")
 
 
 @pytest.mark.parametrize("text", NASTY)
@@ -300,11 +301,11 @@ def test_templates_write_nothing_but_what_a_filter_gave(template):
         for node in output.nodes:
             if not isinstance(node, jinja2.nodes.TemplateData):
                 assert isinstance(node, jinja2.nodes.Filter), f"line {node.lineno} writes a bare value"
-    assert {node.name for node in tree.find_all(jinja2.nodes.Filter)} <= quote.FILTERS.keys()
+    assert {node.name for node in tree.find_all(jinja2.nodes.Filter)} <= rendering.FILTERS.keys()
 
 
 def test_jinja_s_own_filters_are_gone():
-    assert environment().filters == dict(quote.FILTERS)
+    assert environment().filters == dict(rendering.FILTERS)
     for forbidden in ("default", "d", "safe", "string"):
         with pytest.raises(jinja2.TemplateAssertionError):
             environment().from_string("{{ x | " + forbidden + " }}")

@@ -20,7 +20,7 @@ import pytest
 from sandbox_system import system
 
 from builder.core.errors import CommandError
-from builder.image.sandbox import Limits, View, run, seccomp, watch
+from builder.image.sandbox import Limits, View, bwrap, run, watch
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +71,8 @@ def held(said: str) -> None:
 
 X86 = platform.machine() == "x86_64"
 COLUMN = 0 if X86 else 1
-NUMBERS = seccomp.refused(os.uname().machine)
-NUMBERS |= seccomp._ABSENT
+NUMBERS = bwrap.refused(os.uname().machine)
+NUMBERS |= bwrap._ABSENT
 
 
 @pytest.mark.parametrize("name", [name for name, number in NUMBERS.items() if number is not None])
@@ -93,7 +93,7 @@ MUST = """
 
 def test_no_line_of_the_list_is_lost() -> None:
     """The tests of single calls go by the list itself."""
-    assert set(MUST.split()) <= seccomp.refused("x86_64").keys() & seccomp.refused("aarch64").keys()
+    assert set(MUST.split()) <= bwrap.refused("x86_64").keys() & bwrap.refused("aarch64").keys()
 
 
 def test_the_numbers_are_those_of_this_machines_headers() -> None:
@@ -102,7 +102,7 @@ def test_the_numbers_are_those_of_this_machines_headers() -> None:
         pytest.skip("no headers of the kernel here")
     lines = [line.split() for line in header.read_text().splitlines() if line.startswith("#define __NR_")]
     numbers = {words[1].removeprefix("__NR_"): int(words[2]) for words in lines}
-    masked = {name: columns[COLUMN] for name, *columns, _, _ in seccomp._MASKED}
+    masked = {name: columns[COLUMN] for name, *columns, _, _ in bwrap._MASKED}
     for name, number in (NUMBERS | masked).items():
         assert numbers.get(name) == number, name
 
@@ -311,7 +311,7 @@ def test_the_sessions_keys_are_out_of_reach(tmp_path: Path) -> None:
 def test_the_sessions_keyring_is_left_even_if_the_filter_lets_all_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seccomp, "program", lambda _machine: seccomp._one(seccomp._RETURN, seccomp._ALLOW))
+    monkeypatch.setattr(bwrap, "_filter_of", lambda _machine: bwrap._one(bwrap._RETURN, bwrap._ALLOW))
     libc = ctypes.CDLL(None, use_errno=True)
     number, session = NUMBERS["keyctl"], 0xFFFFFFFD
     ours = libc.syscall(number, 0, session, 0)

@@ -18,7 +18,7 @@ from builder.core.errors import CellError, CommandError, PackageIndexError
 from builder.core.model import Compilation, RootfsBase, Sdist
 from builder.image.sandbox import Limits, View, run
 from builder.image.sdist import Workshop, bench, workshop
-from builder.plan.lock.from_source import BuildRoot
+from builder.plan.lock.pinning import BuildRoot
 from builder.sources.debian import Debian
 from builder.sources.index.client import cache_path
 from builder.sources.index.simple_api import IndexFile

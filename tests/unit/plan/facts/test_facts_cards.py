@@ -15,7 +15,7 @@ from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables.gpus import card_of, class_of, known_cards
 from builder.plan.facts.tables.loader import load
 from builder.plan.facts.tables.probe_facts import portable
-from builder.release.catalogue.releases import cards_of
+from builder.release.catalogue.values import cards_of
 from builder.verify.cudnn_verify.common.tables import TABLES, read_cards
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 

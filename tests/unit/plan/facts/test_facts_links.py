@@ -26,7 +26,7 @@ from builder.plan.facts.reading.observed import LINKS, Truth, WheelTruth, bare_d
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
-from builder.sources.index import RemoteZip, UnknownError, remote_zip
+from builder.sources.index import RemoteZip, UnknownError, archives
 
 TAIL = "cp312-cp312-manylinux_2_28_x86_64.whl"
 RPATH = "$ORIGIN/../../nvidia/cu13/lib"
@@ -188,7 +188,7 @@ def test_what_was_read_is_kept_and_bounded(tmp_path) -> None:
 
 def test_a_library_that_unpacks_without_an_end_takes_bounded_memory(tmp_path, monkeypatch) -> None:
     """64 MiB of zeros are 64 KiB in a wheel: what is beyond the bound is unread, and no yes."""
-    monkeypatch.setattr(remote_zip, "UNPACKED", 4 << 20)
+    monkeypatch.setattr(archives, "UNPACKED", 4 << 20)
     shelf = Shelf(wheel("kernels", "1.0", {"kernels/_C.so": library("libc10.so") + bytes(1 << 26)}, "torch"))
     (one,) = shelf.wheels()
     tracemalloc.start()
@@ -640,7 +640,7 @@ def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(t
 
 
 def test_a_member_in_pieces_is_checked_as_a_whole(monkeypatch) -> None:
-    monkeypatch.setattr(remote_zip, "PIECE", 1000)
+    monkeypatch.setattr(archives, "PIECE", 1000)
     content = random.Random(2).randbytes(5000) + bytes(20_000)
     shelf = Shelf({"big-1.0-py3-none-any.whl": {"a": b"x", "b": content}})
     archive = RemoteZip("http://index.invalid/big-1.0-py3-none-any.whl", shelf, None, limit=1 << 20)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
 from builder.plan.facts.tables.probe_facts import portable
 from builder.plan.resolve.solve import meant
-from builder.release.catalogue.releases import cards_of, releases_of
+from builder.release.catalogue.values import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
 from builder.verify.cudnn_verify.common.package_facts import _DISTRIBUTIONS
 from builder.verify.cudnn_verify.measure.contents import watched_names

@@ -14,7 +14,7 @@ from doubles.http_server import NOT_FOUND, Answer, Request, Server
 
 from builder.plan.facts.reading.framework_wheel import read_wheel
 from builder.plan.facts.reading.observed import truth_of
-from builder.sources.index import remote_zip
+from builder.sources.index import archives
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.net.http import Client
 
@@ -148,7 +148,7 @@ def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
 def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_path, version_at) -> None:
     server = serve(wheel(12_000, version_at=version_at))
     truth, told = truth_of_wheel(listed(server.url), client, cache=tmp_path)
-    assert told.transferred <= remote_zip.LIMIT
+    assert told.transferred <= archives.LIMIT
     if told.unread:
         assert "is larger than what is read of one" in told.unread[0]
         assert truth.cuda is None

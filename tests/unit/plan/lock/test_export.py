@@ -19,7 +19,7 @@ from packaging.pylock import Pylock
 from rtbuild_command import called
 from uv import find_uv_bin
 
-from builder.cli.commands.export import export
+from builder.cli.commands.venv import export
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
 from builder.plan.lock.export import FORMATS, Form, lost_by, written

@@ -10,8 +10,9 @@ from lock_values import lock_cell, lock_wheel
 
 from builder.core.errors import CellError, UsageError
 from builder.core.model import Base, Cell, Compilation, Deb, RootfsBase, Wheel, WheelSource
-from builder.plan.lock import from_source
+from builder.plan.lock import pinning
 from builder.plan.lock.file import LockEntry, read_lock, render
+from builder.sources.index import host_platform
 from builder.sources.index.client import LocalWheel
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -29,7 +30,7 @@ CELL = dataclasses.replace(
     lock_cell("a"),
     python="3.11",
     base=Base(kind="rootfs", name="debian/bookworm"),
-    platform=from_source.host_platform(),
+    platform=host_platform(),
     from_source=("tiny",),
     compiled=(("psycopg2", ("libpq-dev",)), ("pycairo", ("libcairo2-dev", "pkg-config"))),
 )
@@ -77,7 +78,7 @@ class Outside:
 def run(outside: Outside, cell: Cell = CELL, *packages: str, **options: Any) -> tuple[LocalWheel, ...]:
     given: Any = outside
     standing = base("libpq5", "libcairo2", *packages) if "base" not in options else options.pop("base")
-    return from_source.built(
+    return pinning.built(
         cell, REQUIREMENTS, index=given, debian=given, workshop=given, target=TARGET, base=standing, **options
     )
 

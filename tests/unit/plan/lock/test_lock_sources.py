@@ -12,9 +12,10 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import CellError, PackageIndexError, UsageError
 from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
-from builder.plan.lock import from_source
+from builder.plan.lock import pinning
 from builder.plan.lock.file import LockEntry, read_lock, render
-from builder.plan.lock.from_source import BuildRoot, choose_sdist
+from builder.plan.lock.pinning import BuildRoot, choose_sdist
+from builder.sources.index import host_platform
 from builder.sources.index.client import LocalWheel
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -101,7 +102,7 @@ class Offers:
         return (file("tiny-1.0.tar.gz"),)
 
     def resolve(self, suite: str, *, platform: str, python: bool = True) -> RootfsBase:
-        assert platform == from_source.host_platform()
+        assert platform == host_platform()
         return dataclasses.replace(SYSTEM, suite=suite if python else f"{suite} without Python")
 
 
@@ -110,7 +111,7 @@ def run(
 ) -> tuple[LocalWheel, ...]:
     cell = dataclasses.replace(lock_cell("a"), python=python, from_source=names)
     outside: Any = Offers()
-    return from_source.built(
+    return pinning.built(
         cell,
         ("tiny==1.0",),
         index=outside,
@@ -150,7 +151,7 @@ def test_newer_sources_move_nothing_that_nobody_names(
     works, outside = Works(tmp_path / "tiny.whl"), NewerOffers()
     cell = dataclasses.replace(lock_cell("a"), python="3.11", from_source=("tiny",))
     locked: Any = {"index": outside, "debian": outside, "workshop": works, "target": TARGET, "base": SYSTEM}
-    from_source.built(cell, (asked,), **locked, previous=(built_wheel(),), upgrade=upgrade)
+    pinning.built(cell, (asked,), **locked, previous=(built_wheel(),), upgrade=upgrade)
     assert works.said[0].startswith(done)
 
 
@@ -164,7 +165,7 @@ class Interpreters:
     """Standalone Pythons that are named and never fetched."""
 
     def pin(self, version: str, platform: str, **_: Any) -> StandalonePython:
-        assert platform == from_source.host_platform()
+        assert platform == host_platform()
         return interpreter(f"{version}.16")
 
 
@@ -177,7 +178,7 @@ def interpreter(version: str) -> StandalonePython:
     ("python", "suite"), [("3.9", "bullseye"), ("3.10", None), ("3.11", "bookworm"), ("3.13", "trixie")]
 )
 def test_the_debian_of_a_python(python: str, suite: str | None) -> None:
-    assert from_source.suite_of(python) == suite
+    assert pinning.suite_of(python) == suite
 
 
 def test_a_python_that_no_debian_has_is_a_standalone_one(tmp_path: Path) -> None:

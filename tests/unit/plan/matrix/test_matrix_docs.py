@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.plan.matrix import keys, nodes, reader
+from builder.plan.matrix import nodes, reader
 from builder.plan.matrix.expand import MOST_CELLS
 from builder.plan.matrix.values import DEBIAN_SUITES, PLATFORM, PROVIDER
 
@@ -40,16 +40,16 @@ def test_the_example_of_named_lists_works(load_text):
 
 
 def test_every_key_is_in_its_table():
-    assert [name for name, _ in table("Sections")] == [*keys.HEAD, *keys.SECTIONS]
-    assert [name for name, _ in table("Keys of a cell")] == list(keys.CELL)
-    assert [name for name, _ in table("Options")] == list(keys.OPTIONS)
-    assert [name for name, _ in table("Publishing")] == list(keys.PUBLISH)
+    assert [name for name, _ in table("Sections")] == [*reader.HEAD, *reader.SECTIONS]
+    assert [name for name, _ in table("Keys of a cell")] == list(reader.CELL)
+    assert [name for name, _ in table("Options")] == list(reader.OPTIONS)
+    assert [name for name, _ in table("Publishing")] == list(reader.PUBLISH)
 
 
 def test_what_is_required_and_what_adds_is_said():
     rows = re.findall(r"^\| `([\w-]+)` \| (.*) \| (\w+)[^|]*\|$", section("Keys of a cell"), re.MULTILINE)
     said = {name: ("Required." in text, verb == "adds") for name, text, verb in rows}
-    assert said == {key.name: (key.required, key.adds) for key in keys.CELL.values()}
+    assert said == {key.name: (key.required, key.adds) for key in reader.CELL.values()}
 
 
 def test_names_and_limits_are_those_of_the_code():

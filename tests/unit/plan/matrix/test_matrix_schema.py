@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from pages.matrix_schema import json_schema
 
 from builder.plan.matrix import load
-from builder.plan.matrix.keys import CELL
+from builder.plan.matrix.reader import CELL
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests" / "golden" / "matrix"

@@ -16,7 +16,7 @@ from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Base, Cell, Cuda, Wheel
 from builder.plan.facts.rules import Outcome
 from builder.plan.resolve.resolver import asked_by_sources, untried, with_sources
-from builder.sources.index.sdist_reading import SdistContents, sdist_contents
+from builder.sources.index.archives import SdistContents, sdist_contents
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
 

@@ -14,7 +14,7 @@ from doubles.registry import INDEX, RegistryDouble
 
 from builder.cli.commands.audit import answer
 from builder.core.errors import MissingToolError, RegistryError
-from builder.release.audit.findings import AuditOutcome, DriverAnswer, Question
+from builder.release.audit.checks import AuditOutcome, DriverAnswer, Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference

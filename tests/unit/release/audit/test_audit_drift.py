@@ -13,7 +13,7 @@ from doubles import small_image
 from doubles.registry import INDEX, sha256
 
 from builder.release.audit import checks
-from builder.release.audit.findings import AuditOutcome
+from builder.release.audit.checks import AuditOutcome
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST

@@ -15,7 +15,7 @@ from test_audit import hang_on
 
 from builder.cli.commands.audit import answer, document, page
 from builder.cli.console.terminal import Terminal
-from builder.release.audit.findings import AuditOutcome, Question
+from builder.release.audit.checks import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.verify.evidence.attach import attach_statements, failure_statement, statements
 from builder.verify.evidence.judgement import predicate_of

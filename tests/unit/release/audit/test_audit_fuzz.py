@@ -14,7 +14,7 @@ from doubles import small_image
 from builder.cli.commands.audit import clean, document, page
 from builder.cli.console.terminal import Terminal
 from builder.core.errors import RegistryError
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
 from builder.verify.evidence.contents import DpkgList, parse_status, provenance, sbom
 from builder.verify.evidence.judgement import predicate_of

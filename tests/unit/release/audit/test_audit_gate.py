@@ -11,7 +11,7 @@ import pytest
 from doubles import small_image
 from doubles.project import A100, MATRIX, T4, Project, policy, report
 
-from builder.release.audit.findings import Question, Weighed, judge_all
+from builder.release.audit.checks import Question, Weighed, judge_all
 from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.attach import failure_statement
 from builder.verify.evidence.judgement import judge, predicate_of

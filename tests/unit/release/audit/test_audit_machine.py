@@ -10,7 +10,7 @@ import pytest
 from doubles import small_image
 
 from builder.release.audit import checks
-from builder.release.audit.findings import AuditOutcome
+from builder.release.audit.checks import AuditOutcome
 from builder.verify.evidence.contents import provenance
 from builder.verify.evidence.judgement import Policy, judge, predicate_of
 from builder.verify.runner.reports import Check, SuiteFound

@@ -15,7 +15,7 @@ from builder.cli.commands import audit as command
 from builder.cli.commands.audit import clean, document, page
 from builder.cli.console.terminal import Terminal
 from builder.core.errors import UsageError
-from builder.release.audit.findings import Question
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
 from builder.verify.evidence.statement import Verifier
 

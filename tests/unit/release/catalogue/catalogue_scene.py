@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from doubles.project import Project, entry
 
 from builder.plan.facts.tables import load
-from builder.release.catalogue import releases as judging
+from builder.release.catalogue import values as judging
 from builder.release.catalogue.collection import collect
-from builder.release.catalogue.releases import branches_of, cards_of, releases_of
+from builder.release.catalogue.values import branches_of, cards_of, releases_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from catalogue_scene import branches, releases
 from evidence_fixtures import pushed, registry, server
 
 from builder.release.catalogue.collection import collect
-from builder.release.catalogue.releases import cards_of
+from builder.release.catalogue.values import cards_of
 
 __all__ = ["pushed", "registry", "server"]
 

@@ -26,9 +26,8 @@ from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.gpus import card_of
 from builder.plan.matrix import load
 from builder.release.catalogue.collection import causes_of
-from builder.release.catalogue.releases import branches_of, cards_of
 from builder.release.catalogue.site import write_site
-from builder.release.catalogue.values import slug
+from builder.release.catalogue.values import branches_of, cards_of, slug
 
 if TYPE_CHECKING:
     from builder.release.catalogue.values import Catalogue

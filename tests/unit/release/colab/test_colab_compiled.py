@@ -94,7 +94,7 @@ def run(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, here: str = "linux/amd64"
 ) -> tuple[Matching, Works]:
     monkeypatch.setattr("builder.release.colab.match.host_platform", lambda: here)
-    monkeypatch.setattr("builder.plan.lock.from_source.host_platform", lambda: "linux/amd64")
+    monkeypatch.setattr("builder.plan.lock.pinning.host_platform", lambda: "linux/amd64")
     offers: Any = Offers()
     works, debian = Works(), SmallDebian()
     outside: Any = {"debian": debian, "workshop": works}

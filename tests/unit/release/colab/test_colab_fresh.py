@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from builder.cli.app import app
 from builder.core.errors import MissingToolError, UsageError
-from builder.release.colab import fresh
+from builder.release.colab import runtimes
 from builder.verify.runner.reports import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_exit_codes(colab: ColabDouble, changes: dict[str, Any], expected: int) 
 def test_without_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match="Google's `colab` command line is not installed") as raised:
-        fresh.probe_runtime("T4", probe=b"", older=None, login=None, seconds=60)
+        runtimes.probe_runtime("T4", probe=b"", older=None, login=None, seconds=60)
     assert raised.value.exit_code == 5
     assert "google-colab-cli" in str(raised.value.hint)
 

@@ -11,7 +11,7 @@ import pytest
 
 from builder.core.errors import CancelledError, CellError, CommandError
 from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
-from builder.plan.lock.from_source import BuildRoot
+from builder.plan.lock.pinning import BuildRoot
 from builder.release.colab.match import Matching, build_missing, match_packages
 from builder.release.colab.runtimes import parse_freeze
 from builder.sources.index.client import LocalWheel

@@ -20,11 +20,10 @@ from test_publish_docs import SCHEMA
 
 from builder.cli.commands.publish import exit_code, summary
 from builder.cli.console.terminal import Terminal
-from builder.pipeline.events import Note
-from builder.pipeline.schedule import Hooks
-from builder.release.audit.findings import Question
+from builder.pipeline.events import Hooks, Note
+from builder.release.audit.checks import Question
 from builder.release.audit.run import audit
-from builder.release.publish.publication import PublishOptions, publication_document
+from builder.release.publish.gate import PublishOptions, publication_document
 from builder.release.publish.run import publish
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.sources.oci.staging import Staged
-from builder.release.publish.publication import Publication
+from builder.release.publish.gate import Publication
 
 L4 = {"name": "NVIDIA L4", "compute_capability": "8.9"}
 BROKEN = {"verdict": "broken", "cause": "cudnn-shadowed"}

@@ -11,10 +11,8 @@ from typing import get_args, get_type_hints
 import jsonschema
 from doubles.project import Project, entry, image_of, policy
 
-from builder.release.publish.gate import decide
-from builder.release.publish.publication import Publication, publication_document
+from builder.release.publish.gate import Publication, TagStep, decide, publication_document
 from builder.release.publish.run import MAX_AGE
-from builder.release.publish.tags import TagStep
 from builder.sources.oci.staging import Tally
 from builder.verify.evidence.judgement import Refusal
 

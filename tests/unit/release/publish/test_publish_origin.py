@@ -15,10 +15,9 @@ from doubles.registry import RegistryDouble, registry_client, serve
 from doubles.small_image import moment
 
 from builder.core.errors import UsageError
-from builder.pipeline.events import Note
+from builder.pipeline.events import Hooks, Note
 from builder.pipeline.run_context import MadeImages
-from builder.pipeline.schedule import Hooks
-from builder.release.publish.publication import PublishOptions
+from builder.release.publish.gate import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.sources.oci.staging import Staged
-from builder.release.publish.publication import Publication
+from builder.release.publish.gate import Publication
 
 OURS, THEIRS = Signer(key="ours"), Signer(key="theirs")
 PEOPLE = People(keys=(Verifier(key="colleague"), Verifier(key="ours")))

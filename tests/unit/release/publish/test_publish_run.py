@@ -13,8 +13,8 @@ from doubles.registry import INDEX, RegistryDouble, registry_client, serve, sha2
 from doubles.small_image import moment
 
 from builder.core.digests import canonical_json
-from builder.pipeline.schedule import Hooks
-from builder.release.publish.publication import PublishOptions
+from builder.pipeline.events import Hooks
+from builder.release.publish.gate import PublishOptions
 from builder.release.publish.run import publish
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-from builder.release.publish.publication import Publication
+from builder.release.publish.gate import Publication
 
 INDEX_OF_NOTHING = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
 FOREIGN = sha256(INDEX_OF_NOTHING)

@@ -11,13 +11,14 @@ import pytest
 from doubles.project import Project, report
 
 from builder.core.errors import CellError, RegistryError
-from builder.release.publish.publication import Publication, refuse_clashes
-from builder.release.publish.tags import (
+from builder.release.publish.gate import (
     LONGEST,
+    Publication,
     TagStep,
     immutable_tag,
     measure,
     moving_tags,
+    refuse_clashes,
     steps,
     tag_of,
     tags_of,
@@ -160,7 +161,7 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
     """Published one after the other they are told apart as well; a cell that is gone leaves its tag."""
     labels = {"io.rtbuild.matrix": cell.matrix, "io.rtbuild.cell": "other"}
     image = SimpleNamespace(label=labels.get)
-    monkeypatch.setattr("builder.release.publish.tags.look", lambda _registry, _reference: image)
+    monkeypatch.setattr("builder.release.publish.gate.look", lambda _registry, _reference: image)
     registry = Tags({"r:m": "sha256:other", "r:latest": "sha256:other"})
     tags: dict[str, Any] = {"m": "measured", "latest": "alias"}
 

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify.__main__ import answer
-from builder.verify.cudnn_verify.fix import _mend
+from builder.verify.cudnn_verify.__main__ import _mend, answer
 from builder.verify.cudnn_verify.measure.protocol import UsageError
 from builder.verify.cudnn_verify.measure.report import compare_reports, printed_report, without_infinities
 

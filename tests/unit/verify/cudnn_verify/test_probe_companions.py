@@ -9,7 +9,7 @@ import pytest
 from probe_elf import write_elf
 
 from builder.verify.cudnn_verify.common.distributions import read_distributions
-from builder.verify.cudnn_verify.measure.consumers import check_companions, companions
+from builder.verify.cudnn_verify.measure.files import check_companions, companions
 
 
 class Site:

@@ -5,8 +5,7 @@ import struct
 from probe_elf import write_elf
 
 from builder.core.link import read_cache
-from builder.verify.cudnn_verify.measure.consumers import find_consumers
-from builder.verify.cudnn_verify.measure.files import choose_candidates
+from builder.verify.cudnn_verify.measure.files import choose_candidates, find_consumers
 from builder.verify.cudnn_verify.measure.library_files import Loader
 
 
