@@ -14,7 +14,7 @@ from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
-from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
+from .tables import cuda_family, cuda_package, cudnn_of_torch, read_facts, read_patterns
 from .versions import dotted, numbers, two_that_exclude
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
@@ -230,16 +230,27 @@ class Remedies(FrameworkBuilds):
             or self.detail.get("requirement") in _NOT_BY_IMAGE
         ):
             return None
-        if self.rows and not any(map(_has_base, self.rows)):
+        known = self._rows()
+        fitting = [row for row in known if self._fits_in_image(row)]
+        if known and not fitting or self.rows and not any(map(_has_base, self.rows)):
             return None
         minor = None if self._holds("newer-torch-told") else dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
         if cause == "framework-arch-missing" and not self.capability:
             return None  # this very release is the one without code for the card
-        served = not (self.capability and self.rows) or any(serves(row, self.capability) for row in self.rows)
+        served = not self.rows or any(row in fitting for row in self.rows)
         text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and served else name)
         text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
+
+    def _fits_in_image(self, row):
+        """Whether ``rtbuild resolve`` has a base for a build, and the card that is known is served by it."""
+        card, cuda = self.capability, read_facts()["cuda"].get(str(row["cuda"]).partition(".")[0])
+        if card is None or not _has_base(row):
+            return _has_base(row)
+        within = cuda is not None and card[:2] <= numbers(cuda[2]) and row["archs"] is not None
+        board = dotted(card[:2]) in read_facts()["boards"]
+        return within and not board and serves(row, card) and not self.releases.refused(row, card)
 
     # -- what the lines of causes.ini ask for
 
