@@ -112,10 +112,17 @@ def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
 def _refused(facts: Facts) -> Iterator[list[str]]:
     """[framework, releases, compute capabilities] of what is known to fail on a card by these two alone."""
     for row in facts.bad:
-        found = [parsed for text in row.when if (parsed := requirement(text)) is not None and not parsed.extras]
+        found = [
+            parsed for text in row.when if (parsed := requirement(text)) is not None and not parsed.extras
+        ]
         when = {parsed.name: str(parsed.specifier) for parsed in found}
         name = next((name for name in facts.frameworks if name in when), None)
-        if row.outcome == "impossible" and name and when.keys() == {name, "gpu"} and len(found) == len(row.when):
+        if (
+            row.outcome == "impossible"
+            and name
+            and when.keys() == {name, "gpu"}
+            and len(found) == len(row.when)
+        ):
             yield [name, when[name], when["gpu"]]
 
 

@@ -14,7 +14,15 @@ from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
-from .tables import cuda_family, cuda_package, cudnn_of_torch, read_facts, read_patterns
+from .tables import (
+    branch_for,
+    cuda_family,
+    cuda_package,
+    cudnn_of_torch,
+    driver_floor,
+    read_facts,
+    read_patterns,
+)
 from .versions import dotted, numbers, two_that_exclude
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
@@ -24,10 +32,13 @@ _CUT_OFF = re.compile(
 )
 _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
+_OF_NUMPY_2 = re.compile(r"cupy-cuda[^\n]{0,20}>=14")
+"""CuPy 14 asks for NumPy 2: https://docs.cupy.dev/en/stable/upgrade.html"""
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
+    "flash-attn",
     "smaller kernels",
     "the release that works",
     "a later llama.cpp",
@@ -65,6 +76,8 @@ class Remedies(FrameworkBuilds):
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
+        if self.numpy_of_1():
+            found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
         if {"ollama", "lm-studio", "llama-cpp", "packaged-app"} & self.here.places and not getattr(
             self.here, "python_here", True
         ):
@@ -75,7 +88,8 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
-        found = as_here([self._told_companions(command) for command in found], self.here)
+        found = [self._told_driver(self._told_companions(command)) for command in found]
+        found = as_here(found, self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -95,6 +109,21 @@ class Remedies(FrameworkBuilds):
             return command
         told = "%s; with %s in the same line where they are installed, too"
         return command._replace(note=told % (command.note, " ".join(map(self.quoted, pairs))))
+
+    def _told_driver(self, command):
+        """A command for a PyTorch of a CUDA, with a note on the branch of drivers that it asks for, where the
+        text tells of no driver: that of the CUDA's major, and for a card of today that of the CUDA itself.
+        """
+        found = re.search(r"\btorch\b[^&|]*/whl/cu(1\d)(\d)", command.text)
+        if not found or command.where != "pip" or self.driver_known() or "jetson" in self.here.places:
+            return command
+        cuda = tuple(map(int, found.groups()))
+        young = self.capability and self.capability >= (10, 0) and cuda < (13,)
+        branch = branch_for(cuda) if young else next(iter(driver_floor(cuda[0])), None)
+        if branch is None:
+            return command
+        told = "needs a driver of branch %s or later, as nvidia-smi prints it" % branch
+        return command._replace(note="%s; %s" % (command.note, told) if command.note else told)
 
     def _is_published(self, command):
         """Whether each release in a command has wheels for the Python and the processor of the text."""
@@ -329,6 +358,11 @@ class Remedies(FrameworkBuilds):
             return way == "path"
         return way == "of 8" and 8 in here
 
+    def numpy_of_1(self):
+        """Whether a package of the text is built for NumPy 1 alone, which a command may not raise."""
+        rows, here = read_patterns()["numpy-two"].items(), self.here.packages
+        return any(() < numbers(here.get(name)) < numbers(since) for name, since in rows)
+
     def library_major(self, library=None):
         """The CUDA major of a library, else of the one that was not found; None if its name does not tell."""
         stem, number = _stem_and_number(library or self.detail.get("library"))
@@ -555,6 +589,7 @@ class Remedies(FrameworkBuilds):
         "kept": lambda r: r.kept(),
         "requirement": lambda r: r.detail.get("requirement") if _is_requirement(r.detail) else None,
         "jax-of-jaxlib": lambda r: r.detail["jaxlib"] if numbers(r.detail.get("jaxlib")) >= (0, 3) else None,
+        "numpy-of-1": numpy_of_1,
         "numpy-compiled": _numpy_compiled,
         "plugin-halves": _plugin_halves,
         "system-package": lambda r: read_patterns()["system-packages"].get(
