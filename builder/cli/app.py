@@ -115,7 +115,7 @@ def _program() -> int:
         texts = [word for word in words[1:] if word != "--json"]
         return diagnose(texts, knowledge=None, print_knowledge=False, json_="--json" in words)
     try:
-        result = app(words, standalone_mode=False)
+        result = app(words, prog_name="rtbuild", standalone_mode=False)
     except TyperException as error:
         message = error.format_message().replace(": Value error, ", ": ")
         if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help

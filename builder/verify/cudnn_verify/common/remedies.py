@@ -243,8 +243,10 @@ class Remedies(FrameworkBuilds):
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
-        text = "Install cuDNN %d.%d%s for the CUDA that is here" % (wanted[0], wanted[1], later)
-        return text + ": NVIDIA's package libcudnn%d, or conda's cudnn=%d.%d." % (wanted[:1] + wanted[:2])
+        told = dotted(wanted[:3])
+        range_ = '"cudnn>=%s,<%d"' % (told, wanted[0] + 1) if later else "cudnn=" + told
+        text = "Install cuDNN %s%s for the CUDA that is here" % (told, later)
+        return text + ": NVIDIA's package libcudnn%d, or conda's %s." % (wanted[0], range_)
 
     def image(self, cause=None):
         """The command for an image in which release and card fit; None for a release that is unknown."""

@@ -636,7 +636,7 @@ def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     assert found is not None
     assert found.proposal.unasked == "no answer"
     assert all(change.reason for change in found.changes)
-    assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
+    assert str(found.changes[0]).startswith("torch==1.7.1+cu110 in place of torch==1.5.0+cu101")
 
 
 def test_another_build_of_the_release_is_nearer_than_another_release() -> None:
@@ -674,7 +674,7 @@ def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> Non
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
     assert [one.instead for one in found.changes] == [
-        "torch==1.7.1",
+        "torch==1.7.1+cu110",
         "torchvision==0.8.2",
         "torchtext==0.8.1",
     ]
