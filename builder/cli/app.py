@@ -111,6 +111,10 @@ def main() -> None:
 
 def _program() -> int:
     words = sys.argv[1:]
+    if words[:1] == ["help"]:  # as git and Docker have it
+        words = [*words[1:], "--help"]
+    elif words == ["version"]:
+        words = ["--version"]
     if words[:1] == ["diagnose"] and all(word in {"-", "--json"} or word[:1] != "-" for word in words[1:]):
         # the parser's own imports take longer than reading a text does
         from builder.cli.commands.probe import diagnose
@@ -118,7 +122,7 @@ def _program() -> int:
         texts = [word for word in words[1:] if word != "--json"]
         return diagnose(texts, knowledge=None, print_knowledge=False, json_="--json" in words)
     try:
-        result = app(standalone_mode=False)
+        result = app(words, prog_name="rtbuild", standalone_mode=False)
     except TyperException as error:
         message = error.format_message().replace(": Value error, ", ": ")
         if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
@@ -149,7 +153,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a bug.")] = False,
 ) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -246,8 +247,13 @@ def driver(text: str | None) -> str | None:
     raise UsageError(f"--driver {text} is no driver version", hint=like)
 
 
-def all_of(*asks: Callable[[], object]) -> None:
-    """Ask each, so that all faults of one command line are told at once. Raises UsageError."""
+def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[], object]) -> None:
+    """UsageError with all that is wrong of ``--gpu``, ``--driver`` and what ``others`` ask, at once."""
+    asks: tuple[Callable[[], object], ...] = (
+        *others,
+        partial(driver, driver_),
+        *(partial(card, text) for text in gpus),
+    )
     faults = list[UsageError]()
     for ask in asks:
         try:

@@ -73,6 +73,7 @@ def audit(
         moment = None if at_least is None else parse_moment(at_least)
     except MalformedError as problem:
         raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
+    opt.refuse_machine([gpu] if gpu is not None else [], driver)
     question = Question(
         suites=opt.suites(suite),
         verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),

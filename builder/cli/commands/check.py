@@ -67,6 +67,7 @@ def check(
     verbose: int = opt.VERBOSE,
 ) -> int:
     """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
+    opt.refuse_machine(gpu or (), driver)
     loaded, cells = opt.choose(matrices, select, skip)
     cells = _on(cells, gpu)
     found, read_, unproven = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)

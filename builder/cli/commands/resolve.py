@@ -5,11 +5,12 @@ import re
 import shlex
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from builder.cli import options as opt
 from builder.cli.console import Progress, Terminal, human_bytes, print_json, say, show
@@ -17,6 +18,8 @@ from builder.cli.first_matrix import MatrixWish, asked_machine, matrix_text, wis
 from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
+from builder.core.model import Cell
+from builder.core.versions import pinned, release
 from builder.plan.facts.rules import Outcome, by_compat, platform_of
 from builder.plan.lock import LOADER_FOLDERS, pip_line
 from builder.plan.resolve import (
@@ -73,12 +76,12 @@ def resolve(
     title = name or (_matrix_name(output) if output is not None else "resolved")
     options = [word for name, values in _given(gpu, driver, python, platform) for word in (name, values)]
     read = list[Wishes]()
-    opt.all_of(
+    opt.refuse_machine(
+        gpu or (),
+        driver,
         lambda: read.append(
             _read(options, requirements, requirement_file, pyproject, notebook, conda_, pylock)
         ),
-        lambda: opt.driver(driver),
-        *(partial(opt.card, text) for text in gpu or ()),
     )
     (asked,) = read
     on = asked_machine(gpu or (), driver, platform)
@@ -113,10 +116,18 @@ def resolve(
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
             if first.cuda.packages:
                 say(f"  {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
+            newest = max((one.cell for one in found.proposals), key=_release)
+            if _release(newest) > _release(first) and (line := pip_line(newest)) is not None:
+                say(f"the newest of them by pip alone, on Python {newest.python}: {line}")
     file = output or Path("matrices") / f"{_title(found)}.yaml"
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
     return 0
+
+
+def _release(cell: Cell) -> Version:
+    """The release of a cell's first framework, without its build."""
+    return release((pinned(Requirement(cell.frameworks[0])) or "0").partition("+")[0])
 
 
 def _given(

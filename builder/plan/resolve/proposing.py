@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import LastRelease, last_release, nothing
@@ -160,6 +160,7 @@ def propose(
             names = ", ".join(standing[0].cell.frameworks)
             asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
         asked.notes += _of_extras(standing[0], demand)
+        asked.notes += _of_builds(standing[0], demand)
         text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
@@ -316,6 +317,30 @@ def _of_extras(best: Proposal, demand: Demand) -> Iterator[str]:
         )
         said = f"{wish} ({wish.place}) is taken as {mine}"
         yield f"{said}: this release brings the same CUDA by that extra{last}"
+
+
+def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
+    """Why the first proposal has another build of a PyTorch than the one that its requirement, with the index
+    beside it, gets by pip.
+    """
+    for parsed in map(Requirement, best.cell.frameworks):
+        wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
+        release_, _, taken = (pinned(parsed) or "").partition("+")
+        if not taken or wish is None or pinned(wish.parsed) != release_:
+            continue  # a range leaves the build open, and who names one gets it
+        named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
+        rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
+        row = next((row for row in rows if row.variant in named), None)
+        row = row or next((row for row in rows if row.default), None)
+        if row is None:
+            continue
+        mine = f"{parsed.name}=={release_}" + f"+{row.variant}" * (not row.default)
+        frameworks = tuple(mine if text == str(parsed) else text for text in best.cell.frameworks)
+        found = check(replace(best.cell, frameworks=frameworks), driver=demand.driver, suggest=False)
+        why = next((one.message for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        if why is not None:
+            told = f"{wish} ({wish.place}) is by pip the build for CUDA {row.cuda}"
+            yield f"{told}: {why}; taken is that with +{taken}"
 
 
 def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:

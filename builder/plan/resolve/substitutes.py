@@ -147,7 +147,10 @@ def _nearest(
     if not ways:
         return None
     best = min(ways, key=_distance)
-    return replace(best, changes=(*dropped, *best.changes))
+    # the bare release is by pip its default build, which may be another than the cell's
+    builds = {text.partition("+")[0]: text for text in best.proposal.cell.frameworks}
+    changes = (replace(one, instead=builds.get(one.instead or "", one.instead)) for one in best.changes)
+    return replace(best, changes=(*dropped, *changes))
 
 
 def _on_default_index(demand: Demand, silent: str) -> tuple[Demand, list[Substitution]]:

@@ -201,6 +201,10 @@ def _proof(row):
 def _one_cause(row, equal, proof):
     lines = ["%(cause)s (%(how)s)" % row, wrapped(row["title"])] if equal or row["rank"] > 0 else []
     lines += proof
+    if row["verdict"] == "host" and not equal:
+        lines.append(
+            "  At fault: the machine (driver, devices, or how the container is started), not the image."
+        )
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)

@@ -93,6 +93,29 @@ def test_an_option_that_is_none_names_the_help_of_its_command(command: str, tmp_
     assert f"`rtbuild {command} --help`" in hint
 
 
+@pytest.mark.parametrize(
+    "words", [("resolve", "torch"), ("check",), ("up", "torch"), ("init", "torch"), ("audit", "x/y:z")]
+)
+def test_a_card_and_a_driver_that_are_none_are_told_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "matrices").symlink_to(ROOT / "matrices")
+    said = inside(tmp_path, *words, "--gpu", "RTX 3009", "--driver", "53x", check=2).stderr
+    assert "--driver 53x is no driver" in said
+    assert "--gpu RTX 3009 is no GPU" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (("version",), "rtbuild 0."),
+        (("-V",), "rtbuild 0."),
+        (("help",), "Usage: rtbuild [OPTIONS]"),
+        (("help", "facts", "export"), "Usage: rtbuild facts export"),
+    ],
+)
+def test_what_people_type_first_is_answered(typed: tuple[str, ...], answer: str, tmp_path: Path) -> None:
+    assert answer in inside(tmp_path, *typed, check=0).stdout
+
+
 def test_a_matrix_in_the_place_of_a_cell_is_told_with_its_cells(tmp_path: Path) -> None:
     (tmp_path / "matrices").symlink_to(ROOT / "matrices")
     for word in ("tf28", "matrices/tf28.yaml"):

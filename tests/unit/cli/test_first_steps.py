@@ -63,8 +63,8 @@ def test_init_takes_a_base_without_a_registry_where_an_environment_can_be_made(t
 
 def test_init_names_the_command_that_takes_what_would_do(tmp_path: Path) -> None:
     """It named an option that it has not."""
-    done = inside(tmp_path, "init", "tensorflow==1.15", "--offline", "--gpu", "T4", check=1)
-    line = "rtbuild resolve tensorflow==1.15 --gpu T4 --nearest -o tensorflow.yaml"
+    done = inside(tmp_path, "init", "tensorflow==1.15", "--offline", "--gpu", "A100", check=1)
+    line = "rtbuild resolve tensorflow==1.15 --gpu A100 --nearest -o tensorflow.yaml"
     assert done.stderr.splitlines()[-1] == f"hint: `{line}` takes these, and writes the matrix"
     inside(tmp_path, *line.split()[1:], "--offline")
     assert (tmp_path / "tensorflow.yaml").is_file()

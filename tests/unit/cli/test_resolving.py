@@ -498,7 +498,7 @@ def test_a_name_without_a_wheel_is_refused_with_the_one_that_has_them() -> None:
 
 def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monkeypatch) -> None:
     """The document of either says why, and what is possible in place of it."""
-    for text, code, answer in (("torch==0.4.1", 7, "unknown"), ("tensorflow==2.3.0", 1, "impossible")):
+    for text, code, answer in (("torch==0.4.1", 7, "unknown"), ("tensorflow-gpu==1.12.0", 1, "impossible")):
         words = ("resolve", text, "--offline", "--gpu", "T4", "--driver", "535")
         assert typed(*words, monkeypatch=monkeypatch) == code
         shown = capsys.readouterr()

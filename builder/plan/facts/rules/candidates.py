@@ -28,6 +28,11 @@ from builder.plan.facts.rules.cell_packages import CellFramework
 from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
 
+REBUILT = "localhost:5000"
+"""The registry in which an image that NVIDIA deleted is proposed: the user's own, into which it is built from
+NVIDIA's recipe, as in matrices/tf1.yaml.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -323,7 +328,8 @@ def _on(system: str, cuda: str, wheels: Cuda | None, flavour: str | None) -> Ite
         near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
         yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels
     for row in () if flavour is None else (row for row in fitting if row.infix):
-        name = f"nvidia/cuda:{row.cuda}-{row.infix}-{flavour}-{system}"
+        where = f"{REBUILT}/" if row.state == "deleted" else ""
+        name = f"{where}nvidia/cuda:{row.cuda}-{row.infix}-{flavour}-{system}"
         yield Base(kind="registry", name=name), Cuda(provider="base")
 
 
@@ -331,7 +337,7 @@ def _on(system: str, cuda: str, wheels: Cuda | None, flavour: str | None) -> Ite
 def _tags(cuda: str) -> tuple[TagRow, ...]:
     """Tags of the CUDA major, those with at least that CUDA first."""
     tags = [row for row in load().tags if major(row.cuda) == major(cuda)]
-    # of CUDA 10 there is no tag any more: a candidate that is refused says so
+    # of CUDA 10 there is no tag any more, and the recipes of its images are public
     tags = [row for row in tags if row.state == "listed"] or tags
     return tuple(sorted(tags, key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda))))
 

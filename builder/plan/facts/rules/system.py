@@ -7,6 +7,7 @@ from builder.core.errors import CellError, RtbuildError
 from builder.core.model import Cell
 from builder.core.versions import at_least, canonical, contains, key, pinned, requirement, short
 from builder.plan.facts.reading import DOCKER_HUB, CudaTag
+from builder.plan.facts.rules.candidates import REBUILT
 from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
@@ -173,11 +174,21 @@ def yanked(stack: Stack) -> Iterator[Finding]:
 
 
 def base_tag(stack: Stack) -> Iterator[Finding]:
-    """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
+    """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on before it is built again."""
     base, tag = stack.truth.base, stack.tag
     if base is not None and not base.exists:
         asked = Value("base", str(stack.cell.base), Source("registry", base.reference))
         yield impossible(f"the registry has no {base.reference}", asked)
+    if base is None and tag is not None and (tag.registry or "").rstrip("/") == REBUILT:
+        if tag.row is not None and tag.row.state == "deleted":
+            image = tag.text.partition("/")[2]
+            yield warns(
+                f"NVIDIA deleted {image} from Docker Hub: it has to be built first from its recipe, which "
+                "is public (dist/end-of-life of gitlab.com/nvidia/container-images/cuda), and pushed to a "
+                f"registry of your own, whose host goes in the place of {REBUILT}",
+                *[Value("base", tag.text, source) for source in tag.row.sources],
+            )
+        return
     if base is not None or tag is None or tag.registry not in DOCKER_HUB:
         return
     if tag.row is not None and tag.row.state == "deleted":

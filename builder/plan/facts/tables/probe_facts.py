@@ -18,6 +18,8 @@ from builder.plan.facts.tables.packages import PackageRow
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""
+_THOR = "11.0"
+"""Its wheels are those for ARM, whose list of architectures is not on record: nothing is proposed for it."""
 _PAIRED = (
     "torchvision", "torchaudio", "torchtext", "torchcodec", "torchao", "xformers", "vllm", "sglang",
     "sgl-kernel",
@@ -51,6 +53,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "frameworks": {row.name: _framework(row) for row in facts.registry},
         "cards": names,
         "short": sorted(cards.short),
+        "boards": sorted({row.capability for row in facts.gpus.values() if row.tegra} | {_THOR}, key=key),
         "generations": {name: list(served) for name, served in cards.generations.items()},
         "cuda": {
             row.major: [row.floor, row.capability_min, row.capability_max] for row in facts.families.values()
@@ -60,6 +63,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
             version: row.driver for version, row in facts.own_drivers.items() if key(version) >= (11,)
         },
         "known_bad": list(_known_bad(facts.bad)),
+        "refused": list(_refused(facts)),
         "families": {row.name: _family(row) for row in facts.wheel_families.values()},
         "kernels": [_kernels(row) for row in facts.kernels.values()],
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
@@ -103,6 +107,23 @@ def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
             when["cuda"] = f"=={extra[2:-1]}.{extra[-1]}.*"  # cu102 is CUDA 10.2
         about = {"message": row.message, "remedy": row.remedy, "source": row.source.reference}
         yield {"id": row.id, "when": when, "says": row.says, **about}
+
+
+def _refused(facts: Facts) -> Iterator[list[str]]:
+    """[framework, releases, compute capabilities] of what is known to fail on a card by these two alone."""
+    for row in facts.bad:
+        found = [
+            parsed for text in row.when if (parsed := requirement(text)) is not None and not parsed.extras
+        ]
+        when = {parsed.name: str(parsed.specifier) for parsed in found}
+        name = next((name for name in facts.frameworks if name in when), None)
+        if (
+            row.outcome == "impossible"
+            and name
+            and when.keys() == {name, "gpu"}
+            and len(found) == len(row.when)
+        ):
+            yield [name, when[name], when["gpu"]]
 
 
 def _pairs(rows: Iterable[PackageRow]) -> Iterator[list[Any]]:
@@ -162,6 +183,6 @@ def _line(name: str, row: FrameworkRow) -> dict[str, Any]:
         "extra": row.extra,
         "brings": row.brings,
         "python": [row.python[0], row.python[-1]] if row.python else ["3.0", "3.0"],
-        "archs": list(row.architectures),
+        "archs": None if not row.architectures and "architectures" in row.unread else list(row.architectures),
         "pins": [pin for pin in row.pins if "cudnn" in pin],
     }

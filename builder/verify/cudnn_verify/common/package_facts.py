@@ -769,7 +769,7 @@ def _release_for_card(remedies):
         return None
     for row in remedies._rows():
         own = ["sm_%d%d" % (card[0], minor) for minor in range(card[1] + 1)]
-        if set(own) & set(row["archs"]) and remedies.driver_serves(numbers(row["cuda"])):
+        if set(own) & set(row["archs"] or ()) and remedies.driver_serves(numbers(row["cuda"])):
             name = extras[remedies.framework]
             name = name % numbers(row["cuda"])[0] if "%s" in name else name
             if remedies.framework == "onnxruntime" and not row["extra"]:

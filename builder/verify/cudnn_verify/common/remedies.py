@@ -14,7 +14,15 @@ from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
-from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
+from .tables import (
+    branch_for,
+    cuda_family,
+    cuda_package,
+    cudnn_of_torch,
+    driver_floor,
+    read_facts,
+    read_patterns,
+)
 from .versions import dotted, numbers, two_that_exclude
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
@@ -24,10 +32,13 @@ _CUT_OFF = re.compile(
 )
 _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
+_OF_NUMPY_2 = re.compile(r"cupy-cuda[^\n]{0,20}>=14")
+"""CuPy 14 asks for NumPy 2: https://docs.cupy.dev/en/stable/upgrade.html"""
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
+    "flash-attn",
     "smaller kernels",
     "the release that works",
     "a later llama.cpp",
@@ -65,6 +76,8 @@ class Remedies(FrameworkBuilds):
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
+        if self.numpy_of_1():
+            found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
         if {"ollama", "lm-studio", "llama-cpp", "packaged-app"} & self.here.places and not getattr(
             self.here, "python_here", True
         ):
@@ -75,7 +88,8 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
-        found = as_here([self._told_companions(command) for command in found], self.here)
+        found = [self._told_driver(self._told_companions(command)) for command in found]
+        found = as_here(found, self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -95,6 +109,21 @@ class Remedies(FrameworkBuilds):
             return command
         told = "%s; with %s in the same line where they are installed, too"
         return command._replace(note=told % (command.note, " ".join(map(self.quoted, pairs))))
+
+    def _told_driver(self, command):
+        """A command for a PyTorch of a CUDA, with a note on the branch of drivers that it asks for, where the
+        text tells of no driver: that of the CUDA's major, and for a card of today that of the CUDA itself.
+        """
+        found = re.search(r"\btorch\b[^&|]*/whl/cu(1\d)(\d)", command.text)
+        if not found or command.where != "pip" or self.driver_known() or "jetson" in self.here.places:
+            return command
+        cuda = tuple(map(int, found.groups()))
+        young = self.capability and self.capability >= (10, 0) and cuda < (13,)
+        branch = branch_for(cuda) if young else next(iter(driver_floor(cuda[0])), None)
+        if branch is None:
+            return command
+        told = "needs a driver of branch %s or later, as nvidia-smi prints it" % branch
+        return command._replace(note="%s; %s" % (command.note, told) if command.note else told)
 
     def _is_published(self, command):
         """Whether each release in a command has wheels for the Python and the processor of the text."""
@@ -214,8 +243,10 @@ class Remedies(FrameworkBuilds):
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
-        text = "Install cuDNN %d.%d%s for the CUDA that is here" % (wanted[0], wanted[1], later)
-        return text + ": NVIDIA's package libcudnn%d, or conda's cudnn=%d.%d." % (wanted[:1] + wanted[:2])
+        told = dotted(wanted[:3])
+        range_ = '"cudnn>=%s,<%d"' % (told, wanted[0] + 1) if later else "cudnn=" + told
+        text = "Install cuDNN %s%s for the CUDA that is here" % (told, later)
+        return text + ": NVIDIA's package libcudnn%d, or conda's %s." % (wanted[0], range_)
 
     def image(self, cause=None):
         """The command for an image in which release and card fit; None for a release that is unknown."""
@@ -230,16 +261,27 @@ class Remedies(FrameworkBuilds):
             or self.detail.get("requirement") in _NOT_BY_IMAGE
         ):
             return None
-        if self.rows and not any(map(_has_base, self.rows)):
+        known = self._rows()
+        fitting = [row for row in known if self._fits_in_image(row)]
+        if known and not fitting or self.rows and not any(map(_has_base, self.rows)):
             return None
         minor = None if self._holds("newer-torch-told") else dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
         if cause == "framework-arch-missing" and not self.capability:
             return None  # this very release is the one without code for the card
-        served = not (self.capability and self.rows) or any(serves(row, self.capability) for row in self.rows)
+        served = not self.rows or any(row in fitting for row in self.rows)
         text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and served else name)
         text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
+
+    def _fits_in_image(self, row):
+        """Whether ``rtbuild resolve`` has a base for a build, and the card that is known is served by it."""
+        card, cuda = self.capability, read_facts()["cuda"].get(str(row["cuda"]).partition(".")[0])
+        if card is None or not _has_base(row):
+            return _has_base(row)
+        within = cuda is not None and card[:2] <= numbers(cuda[2]) and row["archs"] is not None
+        board = dotted(card[:2]) in read_facts()["boards"]
+        return within and not board and serves(row, card) and not self.releases.refused(row, card)
 
     # -- what the lines of causes.ini ask for
 
@@ -317,6 +359,11 @@ class Remedies(FrameworkBuilds):
         if nine or wanted in self.here.cudnn_majors():
             return way == "path"
         return way == "of 8" and 8 in here
+
+    def numpy_of_1(self):
+        """Whether a package of the text is built for NumPy 1 alone, which a command may not raise."""
+        rows, here = read_patterns()["numpy-two"].items(), self.here.packages
+        return any(() < numbers(here.get(name)) < numbers(since) for name, since in rows)
 
     def library_major(self, library=None):
         """The CUDA major of a library, else of the one that was not found; None if its name does not tell."""
@@ -544,6 +591,7 @@ class Remedies(FrameworkBuilds):
         "kept": lambda r: r.kept(),
         "requirement": lambda r: r.detail.get("requirement") if _is_requirement(r.detail) else None,
         "jax-of-jaxlib": lambda r: r.detail["jaxlib"] if numbers(r.detail.get("jaxlib")) >= (0, 3) else None,
+        "numpy-of-1": numpy_of_1,
         "numpy-compiled": _numpy_compiled,
         "plugin-halves": _plugin_halves,
         "system-package": lambda r: read_patterns()["system-packages"].get(

@@ -163,6 +163,16 @@ class Releases(object):
             rows = [row for row in rows if satisfies(version, pins_of(row["versions"]))]
         return sorted(rows, key=lambda row: (numbers(row["latest"]), row["default"]), reverse=True)
 
+    @staticmethod
+    def refused(row, capability):
+        """Whether a release is known to fail on a card although its build is one for it; numbers."""
+        return any(
+            row["framework"] == name
+            and satisfies(row["latest"], pins_of(versions))
+            and satisfies(dotted(capability[:2]), pins_of(cards))
+            for name, versions, cards in read_facts()["refused"]
+        )
+
     def paired(self, package, torch):
         """The requirement on a package that is compiled for a PyTorch: ``torchvision==0.24.1`` for
         ``2.9.1``, or ``torchvision==0.29.*`` where a release serves later ones, too; None if no release

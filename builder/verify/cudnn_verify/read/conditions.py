@@ -351,11 +351,41 @@ def _newer_torch_asked(facts, detail):
     return told + (", and %s is here" % here if here else "")
 
 
+def _abi_apart(facts, detail):
+    """The C++ ABI that a symbol's name shows, against that of the PyTorch here: PyTorch's own wheels have the
+    C++11 one from 2.7 on, and in 2.6 those for CUDA 12.6: https://pytorch.org/blog/pytorch2-6/
+    """
+    symbol = re.search(r"undefined symbol: (\w+)", detail["line"])
+    release = numbers(facts.packages.get("torch"))[:2]
+    own = "__cxx11" in symbol.group(1) if symbol else None
+    if own is None or not own and not re.search(r"S[sa](?:RK|$|E|S)|RKSs|Ss$", symbol.group(1)):
+        return None
+    if not release or release == (2, 6):
+        here = "that of a PyTorch before 2.6" if own else "that of PyTorch 2.7 and later"
+        return "the symbol's name shows the %s C++ ABI, and %s is the other one" % (
+            "new" if own else "old",
+            here,
+        )
+    if own is (release > (2, 6)):
+        return None
+    python = re.search(r"cpython-(3\d+)", detail["line"])
+    name = "torch%scxx11abi%s" % (dotted(release), "FALSE" if own else "TRUE")
+    name += "-cp" + python.group(1) if python else ""
+    told = "the symbol's name shows the %s C++ ABI, and PyTorch %s has the other one: on the page of the "
+    told += "package's releases the wheel is that with %s in its name"
+    return told % ("new" if own else "old", facts.packages["torch"], name)
+
+
 CONDITIONS = {
     **FACT_FAULTS,
     "newer-torch-asked": _newer_torch_asked,
     "no-library-refused": lambda facts, _: (
         not facts.jax_library_refused and "no library of its plug-in for CUDA is told to be at fault"
+    ),
+    "abi-apart": _abi_apart,
+    "board-listed": lambda facts, _: (
+        facts.board_listed
+        and "the board's driver is there, as it lists its GPU: the PyTorch that pip finds has no code for it"
     ),
     "asks-itself": _asks_itself,
     "asks-not-itself": lambda facts, detail: (

@@ -5,8 +5,9 @@ import re
 from bisect import bisect_right
 from collections import namedtuple
 from itertools import islice
+from shlex import quote
 
-from ..common.causes import CAUSES, command_lines
+from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import told_names
@@ -123,7 +124,7 @@ def diagnose(reading):
     """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
-    facts.empty = reading.empty
+    facts.empty, facts.written = reading.empty, reading.written
     findings, harmless = find(reading.lines, facts)
     told = find_facts(reading.lines, facts)
     if _hides_its_cause(findings):
@@ -384,6 +385,7 @@ def _how(cause, finding):
 def _bare_row(cause, how, line, source, remedy):
     row = {"cause": cause, "title": CAUSES[cause].title, "how": how, "line": line, "remedy": remedy}
     row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
+    row["verdict"] = VERDICT_OF_SIDE[CAUSES[cause].side]
     row["page"] = _page_of(cause)
     return dict(row, commands=[], restart=False)
 
@@ -432,7 +434,7 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
         name = re.split("[< ]", absent)[0]
         told = "; not found: python3 -m pip install %s" % " ".join(map(Remedies.quoted, absent.split()))
         return {"command": "python3 -m pip show " + name, "decides": silent + told}
-    here = None if causes or silent else _look_by_system(facts)
+    here = None if causes or silent else _look_by_resolve(facts) or _look_by_system(facts)
     if here:
         return here
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
@@ -449,6 +451,26 @@ def _look_by_system(facts):
         return {"command": _ON_THE_HOST, "decides": told}
     told = "the card, and the driver with the newest CUDA that it serves; not found: no driver is installed"
     return {"command": "nvidia-smi", "decides": told} if "windows" in facts.places else None
+
+
+def _look_by_resolve(facts):
+    """For files that are written before a program runs: the command that says what of them can work, on the
+    card and the driver of the text where it names them; None if none was given, or a log is beside it.
+    """
+    if not facts.written or facts.fails and not all(row[1] == "--notebook" for row in facts.written):
+        return None
+    what, option, path = facts.written[0]
+    card = next((re.split(r"\s{2}", name)[0] for name in facts.cards), None)
+    machine = " --gpu %s --driver %s" % (quote(card) if card else "CARD", facts.driver or "DRIVER")
+    if option is None:
+        command = "uv export --format pylock.toml -o pylock.toml && rtbuild resolve --from-pylock pylock.toml"
+    else:
+        command = "rtbuild resolve %s %s" % (option, quote(path))
+    told = "it is %s, in which no error stands: this reads it, and says what of it can work" % what
+    told += "; with --extra NAME for what the project brings by an extra" * (option is None)
+    if "CARD" in machine or "DRIVER" in machine:
+        told += "; CARD and DRIVER as nvidia-smi prints them, none for those of this machine"
+    return {"command": command + machine, "decides": told}
 
 
 def _look_without_failure(facts):

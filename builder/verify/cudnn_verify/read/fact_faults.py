@@ -424,6 +424,19 @@ def ollama_above_driver(facts, _):
     )
 
 
+def tensorflow_before_colab(facts, _):
+    """Colab has CUDA 12 since December 2023, and no TensorFlow before 2.15 is built for it:
+    https://github.com/googlecolab/colabtools/issues/4214
+    """
+    version = facts.packages.get("tensorflow")
+    rows = Releases().builds("tensorflow", version) if version and "colab" in facts.places else []
+    row = next((row for row in rows if () < numbers(row["cuda"]) < (12,)), None)
+    told = (
+        "TensorFlow %s is built for CUDA %s and for Python up to %s, and Colab has CUDA 12 and a later Python"
+    )
+    return told % (version, row["cuda"], row["python"][1]) if row else None
+
+
 FACT_FAULTS = {
     "card-apart": card_apart,
     "driver-apart": driver_apart,
@@ -452,6 +465,7 @@ FACT_FAULTS = {
     "ctranslate2-of-other-cudnn": ctranslate2_of_other_cudnn,
     "arm-without-wheel": arm_without_wheel,
     "cpu-build-here": cpu_build_here,
+    "tensorflow-before-colab": tensorflow_before_colab,
     "tensorflow-without-cuda": tensorflow_without_cuda,
     "two-onnxruntimes": two_onnxruntimes,
     "toolkit-version-bad": toolkit_known_bad,

@@ -43,6 +43,27 @@ _NO_TEXT = (
     ),
 )
 """Files without a line of text, by their first bytes, as file(1) tells them."""
+_WRITTEN = (
+    (
+        "a Dockerfile",
+        "-r",
+        r"(?i)(.*\.)?(Dockerfile|Containerfile)(\..*)?",
+        rb"FROM\s+(--\S+\s+)*\S+\s*(?i:AS\s+\S+\s*)?$",
+    ),
+    ("a lock of uv's", None, r"uv\.lock", rb"version = \d+\s*$(?s:.{0,4000}?)^\[\[package\]\]\s*$"),
+    (
+        "a project's own description",
+        "--pyproject",
+        r"pyproject\.toml",
+        rb"\[(project|build-system|tool\.poetry)\]\s*$",
+    ),
+    ("an environment of conda's", "--conda", r"environment[\w.-]*\.ya?ml", rb"dependencies:\s*$"),
+    ("a list of requirements", "-r", r"(.*[-_.])?requirements?([-_.].*)?\.(txt|in)", None),
+)
+"""Files that are written before anything runs: what each is, the option by which ``rtbuild resolve`` reads
+it, its name, and a line near its start.
+"""
+_LOGGED = re.compile(rb"Error\b|ERROR|Traceback")
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
@@ -83,9 +104,11 @@ class TextReading(object):
         """Whether no text had a line: all are blank, or files that hold no text."""
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
+        self.written = []
+        """[(what, option of ``rtbuild resolve``, path)] of files in which no program's words stand."""
 
-    def add(self, name, stream, size=None):
-        """Read one text. ``size`` in bytes, None if unknown."""
+    def add(self, name, stream, size=None, path=None):
+        """Read one text. ``size`` in bytes, None if unknown; ``path`` of a file, as it was named."""
         head = stream.read(_CHUNK)
         self.sources.append(name)
         if head[:2] == b"\x1f\x8b":
@@ -105,14 +128,31 @@ class TextReading(object):
         if start == b"{" and (size is None or size <= _NOTEBOOK):
             data = head + stream.read(_NOTEBOOK)
             if self._document(name, data):
+                if "notebook" in self.places and path is not None:
+                    self.written.append(("a notebook", "--notebook", path))
                 return
             # half a notebook: its strings, without the escapes of JSON
             self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
             for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
                 data = data.replace(old, new)
             self._lines(name, [data])
+        elif self._is_lock(path, head):
+            self.notes.append("%s is a lock: it tells what may be installed, on each kind of machine" % name)
         else:
             self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= 256 << 10)
+
+    def _is_lock(self, path, head):
+        """Whether a file is a lock, in which builds for several machines stand side by side; notes down what
+        any file is that is written before a program runs.
+        """
+        name = os.path.basename(path) if path is not None else ""
+        start = head[:16384]
+        for what, option, names, line in _WRITTEN if path is not None else ():
+            by_text = line is not None and re.search(rb"(?m)^" + line, start) and not _LOGGED.search(start)
+            if re.match(names + "$", name) or by_text:
+                self.written.append((what, option, path))
+                return option is None
+        return False
 
     def _unpacked(self, name, packed):
         """The text of a gzip file, of several members, too, as far as it goes (RFC 1952)."""
@@ -291,7 +331,7 @@ def read_all(names):
             with open(name, "rb") as stream:
                 about = os.fstat(stream.fileno())
                 size = about.st_size if stat.S_ISREG(about.st_mode) else None
-                reading.add(os.path.basename(name), stream, size)
+                reading.add(os.path.basename(name), stream, size, name)
     return reading
 
 

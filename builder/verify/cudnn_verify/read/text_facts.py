@@ -90,6 +90,10 @@ _OWN_FRAME = re.compile(
 )
 """A line of a traceback, as Python, IPython and a notebook print it, or cut behind its file."""
 _MOST_REQUIREMENTS = 200
+_MONTH = re.compile(r"2\d\.(?:0[1-9]|1[0-2])(?:$|-)")
+"""The tag of NVIDIA's images, a year and a month, which is no release of what is inside:
+https://docs.nvidia.com/deeplearning/frameworks/support-matrix/
+"""
 _SYSTEMS = {"fedora", "arch-linux", "suse", "void", "gentoo", "alpine", "nix"}
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
@@ -107,6 +111,8 @@ class TextFacts(object):
     def __init__(self, lines):
         self.packages, self.here = {}, {}
         """What texts say that is installed or asked for, {name: version}; here: by the names as written."""
+        self.written = []
+        """Files that are written before a program runs, as of ``TextReading``."""
         self.missed_pins = []
         """[(package, the versions of it that another one asks for and that are not here)]."""
         self.requirements = []
@@ -147,6 +153,8 @@ class TextFacts(object):
         for pattern in ("shown", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
+                if _MONTH.match(version):
+                    continue
                 if pattern in ("shown", "pinned"):
                     self.here.setdefault(name, version)
                 self.packages.setdefault(names.get(name, name), version)

@@ -1616,13 +1616,22 @@ CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9
         ("nothing provides __cuda needed by tensorflow-2.9.1", ["driver-missing"], None),
         (
             "Could not find cuda drivers on your machine, GPU will not be used.\non WSL, Ubuntu 22.04",
-            ["driver-missing"],
-            ["LD_LIBRARY_PATH=/usr/lib/wsl/lib", "nvidia.com"],
+            ["toolkit-library-missing", "driver-missing"],  # it is libcudart that did not open
+            ["tensorflow[and-cuda]"],
+        ),
+        (
+            "Could not find cuda drivers on your machine, GPU will not be used.\nDriver Version: 550.54.14",
+            ["toolkit-library-missing"],
+            ["tensorflow[and-cuda]"],
         ),
         (PTXAS_90, ["kernel-compiler-too-old", "framework-arch-missing"], None),
         (PTXAS_90 + "\ntensorflow", ["framework-arch-missing"], None),
         (PTXAS_90 + "\ntriton, torch.compile", ["kernel-compiler-too-old"], None),
-        ("Could not find cuda drivers on your machine, GPU will not be used\n" * 2, ["driver-missing"], None),
+        (
+            "Could not find cuda drivers on your machine, GPU will not be used\n" * 2,
+            ["toolkit-library-missing", "driver-missing"],
+            None,
+        ),
         (
             "kernel version 470.182.3 does not match DSO version 520.61.5 -- cannot find working devices",
             ["driver-library-mismatch", "compat-unsupported"],

@@ -13,9 +13,11 @@ from packaging.version import Version
 from pages import diagnose_score
 
 from builder.plan.facts.tables import load
+from builder.plan.resolve.requirements import from_arguments
+from builder.plan.resolve.solve import Demand, search, split
 from builder.verify.cudnn_verify.common.framework_builds import serves
 from builder.verify.cudnn_verify.common.remedies import Remedies
-from builder.verify.cudnn_verify.common.tables import Releases
+from builder.verify.cudnn_verify.common.tables import Releases, read_facts, read_frameworks
 from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
@@ -369,3 +371,29 @@ def test_a_product_of_matrices_that_does_not_start_is_memory_or_the_card():
     assert (old["cause"], old["decided"]) == ("framework-arch-missing", True)
     full = diagnose(read_text_given(failed + "\n| 30%  40C  P8  20W / 350W | 24100MiB / 24268MiB |"))
     assert (full["cause"], full["decided"]) == ("out-of-memory", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", sorted({row["framework"] for row in read_facts()["builds"]}))
+def test_an_image_that_is_promised_for_a_card_is_one_that_resolve_proposes(framework):
+    """Over all compute capabilities on record, for a text without a release and with each minor one."""
+    rows = read_frameworks().values()
+    told = next(row["told"] for row in rows if framework in (row["told"], row.get("distribution")))
+    builds = Releases().builds(framework, None)
+    versions = {numbers(row["latest"])[:2]: row["latest"] for row in builds}
+    promised = set()
+    for capability in {row.capability for row in load().gpus.values()}:
+        for version in (None, *versions.values()):
+            here = TextFacts([])
+            here.capability, here.packages = capability, {told: version} if version else {}
+            command = Remedies(here, {"printed_by": [told]}, [told]).image("framework-arch-missing")
+            promised |= {command.text} if command else set()
+    refused = []
+    for text in sorted(promised):
+        _, _, wanted, _, card = shlex.split(text)
+        frameworks, companions = split(from_arguments((wanted,)))
+        demand = Demand(frameworks=frameworks, companions=companions, gpus=(card,))
+        if not search(demand, enough=1).possible:
+            refused.append(text)
+    assert refused == []
+    assert promised or framework in ("ctranslate2", "paddlepaddle-gpu"), "no image is ever promised for it"

@@ -424,3 +424,61 @@ def test_a_packed_log_is_read_as_far_as_a_bound(monkeypatch):
     assert "longer than the 1 MiB" in document["read"]["notes"][0]
     assert "cannot be unpacked" in ask(packed[:10] + b"\xff" * 40)["read"]["notes"][0]
     assert "ends early" in ask(packed[:-9])["read"]["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("Dockerfile", "FROM nvcr.io/nvidia/pytorch:23.04-py3\nRUN pip install timm\n", "resolve -r "),
+        ("gpu.docker", "# tools\nFROM ubuntu:22.04 AS base\nRUN true\n", "resolve -r "),
+        ("requirements-gpu.txt", "torch==2.1.0\n", "resolve -r "),
+        ("env.yaml", "name: x\ndependencies:\n  - pytorch=1.12\n", "resolve --conda "),
+        ("pyproject.toml", "[project]\nname = 'x'\n", "resolve --pyproject "),
+        ("a.ipynb", '{"cells": [], "nbformat": 4}', "resolve --notebook "),
+        ("uv.lock", 'version = 1\n\n[[package]]\nname = "torch"\nversion = "2.9.1+cpu"\n', "uv export "),
+    ],
+)
+def test_a_file_that_is_written_before_a_program_runs_leads_to_what_reads_it(name, text, command, tmp_path):
+    path = tmp_path / name
+    path.write_text(text)
+    document = diagnose(probe_reading.read_all([str(path)]))
+    assert document["cause"] is None
+    assert command in document["look"]["command"]
+    assert str(path) in document["look"]["command"] or name == "uv.lock"
+    assert document["read"]["packages"].get("torch") in (None, "2.1.0", "1.12"), "a month is no release"
+
+
+def test_a_log_leads_to_no_file_that_is_beside_it(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM ubuntu:22.04\n")
+    (tmp_path / "train.log").write_text("Traceback (most recent call last):\nKeyError: 'x'\n")
+    names = [str(tmp_path / name) for name in ("Dockerfile", "train.log")]
+    assert "resolve" not in diagnose(probe_reading.read_all(names))["look"]["command"]
+
+
+@pytest.mark.parametrize(
+    ("release", "symbol", "told"),
+    [
+        (
+            "2.3.0",
+            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcE",
+            "torch2.3cxx11abiFALSE-cp312",
+        ),
+        ("2.8.0", "_ZN3c105ErrorC2ENS_14SourceLocationESs", "torch2.8cxx11abiTRUE-cp312"),
+        ("2.8.0", "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcE", None),
+        ("2.3.0", "_ZN3c105ErrorC2ENS_14SourceLocationESs", None),
+        ("2.3.0", "_ZN3c104cuda9SetDeviceEi", None),
+    ],
+)
+def test_a_symbol_of_the_other_abi_names_the_wheel(release, symbol, told):
+    line = "ImportError: flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: " + symbol
+    row = ask(f"{line}\ntorch=={release}\n")["causes"][0]
+    assert row["cause"] == "extension-mismatch"
+    assert [text for text in row["because"] if "C++ ABI" in text] == [text for text in row["because"] if told]
+    assert not told or told in row["because"][0]
+
+
+def test_a_board_that_lists_its_gpu_has_its_driver():
+    text = "Is CUDA available: False\nPython platform: Linux-5.15.136-tegra-aarch64\nGPU 0: Orin (nvgpu)\n"
+    document = ask(text)
+    assert [row["cause"] for row in document["causes"]] == ["framework-cpu-build"]
+    assert ask(text.replace("GPU 0: Orin (nvgpu)", ""))["equal"]
