@@ -7,6 +7,7 @@ registry but the one that a test started.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ _RENDERED: dict[str, dict[str, Recipe]] = {}
 """By the text of a matrix."""
 
 
+@functools.cache
 def probe_sha256() -> str:
     return hashlib.sha256(PROBE).hexdigest()
 

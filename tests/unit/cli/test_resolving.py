@@ -447,7 +447,7 @@ def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) 
         ("aarch64", "linux/arm64"),
         ("riscv64", "linux/amd64"),
     ):
-        monkeypatch.setattr("builder.plan.lock.pinning.platform.machine", lambda here=processor: here)
+        monkeypatch.setattr("builder.sources.index.target.platform.machine", lambda here=processor: here)
         own = first_matrix.AskedMachine(gpus=("sm_89",), driver="575.57.08", platform=platform)
         assert of((), None) == own
         assert of((), None, "linux/amd64").platform == "linux/amd64"

@@ -6,6 +6,7 @@ wheels for, a system whose glibc is new enough, a card that it has kernels for, 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ class Made:
     why: str = "sound"
 
 
+@functools.cache
 def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
@@ -188,6 +190,7 @@ def wrong(made: Made) -> Iterator[Made]:
         yield replace(made, cell=replace(cell, base=base, python=old[1]), why="glibc")
 
 
+@functools.cache
 def line_serves(version: str, card: str) -> bool:
     """Whether every line on record of a cuDNN or of a CUDA serves the card."""
     have = numbers(KNOWN.gpus[card.lower()].capability)
