@@ -304,8 +304,9 @@ class Outcomes:
                 return at, name, False
             if self.every.unsaid(at, name, module):
                 return at, name, True
-            at = self.every.target(at, name)
-            executed += [at] if at is not None else []
+            given, at = self.every.names(at), self.every.target(at, name)
+            if at is not None and given is not None and name in given.names:
+                executed.append(at)
         return None
 
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:

@@ -316,6 +316,8 @@ def test_modules_that_a_package_gives_as_they_are_asked_for_are_known(giver) -> 
     assert lacks("from giver import sub\n@sub.gone\ndef f(): pass", files) == ["giver.sub.gone"]
     assert lacks("import giver\ngiver.sub.x", files) == []
     inner = {**files, "giver/sub.py": "from taker import gone\n"}
+    unasked = {**inner, "giver/__init__.py": ""}
+    assert lacks("import giver\ntry:\n    giver.sub\nexcept AttributeError:\n    pass", unasked) == []
     assert lacks("from giver import sub", inner) == lacks("import giver\ngiver.sub", inner) == ["taker.gone"]
 
 
