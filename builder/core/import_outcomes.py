@@ -20,6 +20,7 @@ from builder.core.module_values import (
     Guard,
     ModuleNames,
     Taken,
+    Used,
 )
 from builder.core.python_names import OF_PYTHON
 from builder.core.versions import canonical, requirement
@@ -46,6 +47,8 @@ class Missing:
     """Whether it is an attribute that is evaluated, and no import statement."""
     argument: str = ""
     """An argument that it is called with, and does not take; it is there itself then."""
+    left_out: bool = False
+    """Whether it is called without ``argument``, which it demands."""
     because: tuple[tuple[str, str | None], ...] = ()
     """(module, name) that are lacking, too, so that it comes to this: the imports of a ``try``."""
     doubt: bool = False
@@ -138,7 +141,7 @@ class Outcomes:
             if one.pythons & bit:
                 self._take_one(module, one, outcome)
         for use in effects.used:
-            if use.pythons & bit and (lack := self._attribute(module, found, use.alias, use.chain)):
+            if use.pythons & bit and (lack := self._attribute(module, found, use, outcome.executed)):
                 at, name, doubt = lack
                 outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
         for call in effects.called:
@@ -171,7 +174,11 @@ class Outcomes:
         if one.name is None or one.name == "*" or lack is not None:
             return
         given, inner = self.every.names(one.module), f"{one.module}.{one.name}"
-        itself = given is not None and given.bound.get(one.name) == (one.module, one.name)
+        to = given.bound.get(one.name) if given is not None else None
+        if to is not None and to[1] is None and self.every.there(to[0]):
+            outcome.executed.append(to[0])  # by its __getattr__, if not before
+            return
+        itself = to == (one.module, one.name)
         if given is not None and one.name in given.names and not itself:
             return
         if self.every.there(inner) and (given is None or itself or not given.stars):
@@ -257,7 +264,9 @@ class Outcomes:
         if of is None:
             return
         if self.every.owner(there) != self.every.owner(module) and (wrong := _wrong(of, name, call)):
-            outcome.lacks.append(Missing(module, call.line, there, name, used=True, argument=wrong))
+            argument, left_out = wrong
+            lack = Missing(module, call.line, there, name, used=True, argument=argument, left_out=left_out)
+            outcome.lacks.append(lack)
             return
         if name in of.functions and (there, name) not in self._followed and depth < _MOST_CALLS:
             self._followed.add((there, name))
@@ -277,22 +286,27 @@ class Outcomes:
         return self.every.origin(at, names[-1])
 
     def _attribute(
-        self, module: str, found: ModuleNames, alias: str, chain: tuple[str, ...]
+        self, module: str, found: ModuleNames, use: Used, executed: list[str]
     ) -> tuple[str, str, bool] | None:
-        """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt."""
-        source, inner = found.bound[alias]
+        """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt.
+
+        Parts that a ``__getattr__`` imports are ``executed``.
+        """
+        source, inner = found.bound[use.alias]
         if source.partition(".")[0] in OF_PYTHON and not self.every.there(source):
-            gone = inner is None and python_names.lacks_name(source, chain[0], self.every.python)
-            return (source, chain[0], False) if gone else None
+            gone = inner is None and python_names.lacks_name(source, use.chain[0], self.every.python)
+            return (source, use.chain[0], False) if gone else None
         at = source if inner is None else self.every.target(source, inner)
-        for name in chain:
+        for name in use.chain:
             if at is None or not self.every.there(at):
                 return None
             if self.every.has(at, name) is False:
                 return at, name, False
             if self.every.unsaid(at, name, module):
                 return at, name, True
-            at = self.every.target(at, name)
+            given, at = self.every.names(at), self.every.target(at, name)
+            if at is not None and given is not None and name in given.names:
+                executed.append(at)
         return None
 
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:
@@ -439,9 +453,15 @@ def _opens(library: str) -> str:
     return f"opens the library {library.removesuffix('*')}, which nothing in the lock brings"
 
 
-def _wrong(of: ModuleNames, name: str, call: Called) -> str:
-    """An argument that a call gives, and that the function does not take; empty without one."""
+def _wrong(of: ModuleNames, name: str, call: Called) -> tuple[str, bool] | None:
+    """An argument that a call gives, and that the function does not take, or that it leaves out."""
     signature = of.signatures.get(name)
-    if signature is None or signature.any_keywords:
-        return ""
-    return next((word for word in call.keywords if word not in signature.names), "")
+    if signature is None:
+        return None
+    if not signature.any_keywords:
+        for word in call.keywords:
+            if word not in signature.names:
+                return word, False
+    known = {*signature.names[: call.given], *call.keywords}
+    left = [one for one in signature.demanded if one not in known] if call.given >= 0 else []
+    return (left[0], True) if left else None

@@ -51,19 +51,21 @@ class Given(NamedTuple):
     names: set[str]
     makers: set[str]
     """Functions that made the part of it which gives more, each called with the module's name alone."""
+    modules: Mapping[str, str]
+    """The modules that some of the names are for certain, by the names."""
 
 
-def names_given(tree: ast.Module, text: str) -> Given | None:
-    """The names for which ``__getattr__`` returns something; None if they are not known."""
+def names_given(tree: ast.Module, text: str, module: str) -> Given | None:
+    """The names for which the ``__getattr__`` of ``module`` returns something; None if they are not known."""
     every: list[Given | None] = []
     tables = _Tables(tree, text)
     for node in of_module(tree.body):
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            every.append(_of_function(node, tables))
+            every.append(_of_function(node, tables, module))
         elif isinstance(node, ast.ClassDef) and node.name == "__getattr__":
             every.append(_of_class(node))
         elif isinstance(node, ast.Assign) and _binds_getattr(node.targets):
-            every.append(_of_maker(node.value, tables))
+            every.append(_of_maker(node.value, tables, module))
     return every[0] if len(every) == 1 else None
 
 
@@ -171,11 +173,14 @@ def _formatted(part: ast.expr) -> str | None:
 _COPIES = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
-def _of_function(function: ast.FunctionDef, tables: _Tables) -> Given | None:
+def _of_function(function: ast.FunctionDef, tables: _Tables, module: str) -> Given | None:
     if len(function.args.args) != 1 or function.decorator_list:
         return None
     asked = _Asked(tables, function.args.args[0].arg)
-    return Given(asked.found, asked.makers) if asked.block(function.body) == "raises" else None
+    if asked.block(function.body) != "raises":
+        return None
+    modules = {name: whole.replace("__name__", module, 1) for name, whole in asked.imported.items()}
+    return Given(asked.found, asked.makers, modules)
 
 
 def _of_class(made: ast.ClassDef) -> Given | None:
@@ -191,7 +196,7 @@ def _of_class(made: ast.ClassDef) -> Given | None:
             found |= {target.id for target in one.targets if isinstance(target, ast.Name)}
         elif not isinstance(one, ast.Expr | ast.Pass):
             return None
-    return Given(found, set())
+    return Given(found, set(), {})
 
 
 class _Asked:
@@ -208,6 +213,8 @@ class _Asked:
         """Variables that are None but for these names."""
         self.own: set[str] = set()
         """Variables with what the module has."""
+        self.imported: dict[str, str] = {}
+        """Modules that it returns, by the name that is asked for; ``__name__`` is the module's own."""
 
     def block(self, body: list[ast.stmt]) -> _End:
         """The end of these statements for every name but those that they add to ``found``."""
@@ -281,6 +288,8 @@ class _Asked:
             return "unknown" if returns or after else "goes on"
         if returns or not isinstance(statement.body[-1], ast.Raise):
             self.found |= gate
+            whole = {name: _imported(statement.body, self.name, name) for name in gate}
+            self.imported |= {name: module for name, module in whole.items() if module}
         else:
             self.refused |= gate
         return self.block(statement.orelse)
@@ -322,6 +331,41 @@ class _Asked:
                 return False
 
 
+def _imported(body: list[ast.stmt], variable: str, name: str) -> str:
+    """The module that these statements import and return for a name, which ``variable`` has; else empty."""
+    match body:
+        case [
+            *_,
+            ast.Return(
+                value=ast.Call(
+                    func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[first, *_]
+                )
+            ),
+        ]:
+            known = {variable: name, "__name__": "__name__"}
+            texts = [
+                str(one.value) if isinstance(one, ast.Constant) else known.get(getattr(one, "id", ""), "?")
+                for one in _parts(first)
+            ]
+            whole = "".join(texts)
+            return f"{'__name__' if whole.startswith('.') else ''}{whole}" if "?" not in whole else ""
+        case [ast.Import(names=[ast.alias(name=module, asname=as_)]), ast.Return(value=ast.Name(id=given))]:
+            return module if given == (as_ or module) else ""
+        case _:
+            return ""
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a text that is put together."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            yield from (*_parts(left), *_parts(right))
+        case ast.JoinedStr(values=values):
+            yield from (one.value if isinstance(one, ast.FormattedValue) else one for one in values)
+        case _:
+            yield node
+
+
 def maker_of(value: ast.expr | None) -> str | None:
     """``maker`` of ``maker(__name__)``."""
     match value:
@@ -354,21 +398,21 @@ def _gate(test: ast.expr, name: str, tables: _Tables) -> set[str] | None:
     return None
 
 
-def _of_maker(value: ast.expr, tables: _Tables) -> Given | None:
+def _of_maker(value: ast.expr, tables: _Tables, module: str) -> Given | None:
     if not isinstance(value, ast.Call):
         return None
     name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
     names: set[str] | None = None
     if name in {"attach", "_attach"}:
-        names = _attached(value, tables)
-    elif name in MAKERS and len(value.args) == 2 and not value.keywords:
+        return _attached(value, tables, module)
+    if name in MAKERS and len(value.args) == 2 and not value.keywords:
         names = _not_gone(tables.value(value.args[1]))
     elif (maker := maker_of(value)) is not None:
-        return Given(set(), {maker})
-    return Given(names, set()) if names is not None else None
+        return Given(set(), {maker}, {})
+    return Given(names, set(), {}) if names is not None else None
 
 
-def _attached(call: ast.Call, tables: _Tables) -> set[str] | None:
+def _attached(call: ast.Call, tables: _Tables, module: str) -> Given | None:
     """``attach(__name__, submodules, {submodule: [names]})``."""
     given = dict(zip(("package_name", "submodules", "submod_attrs"), call.args, strict=False))
     given |= {one.arg: one.value for one in call.keywords if one.arg}
@@ -380,13 +424,17 @@ def _attached(call: ast.Call, tables: _Tables) -> set[str] | None:
     found = set[str]() if none else tables.texts(submodules)
     if found is None or not isinstance(attributes, ast.Dict | None):
         return None
-    for names in (list(attributes.keys), list(attributes.values)) if attributes is not None else ():
-        for one in names:
+    inner = set(found)
+    for keys, every in (
+        ((True, attributes.keys), (False, attributes.values)) if attributes is not None else ()
+    ):
+        for one in every:
             texts = {one.value} if isinstance(one, ast.Constant) else tables.texts(one)
             if texts is None or not all(isinstance(text, str) for text in texts):
                 return None
             found |= {str(text) for text in texts}
-    return found
+            inner -= texts if not keys else set()
+    return Given(found, set(), {name: f"{module}.{name}" for name in inner})
 
 
 def _not_gone(table: ast.expr | None) -> set[str] | None:

@@ -93,7 +93,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
     walk = StatementWalk(module, package, text)
     bound = walk.bound
     _take_in_text(walk, tree, text)
-    given = names_given(tree, text) if "__getattr__" in text else None
+    given = names_given(tree, text, module) if "__getattr__" in text else None
     walk.makers = given.makers if given is not None else set()
     walk.opens = mentioned(tree) if _OPENS.search(text) else set()
     if (came := newest_syntax(tree) if _NEW_SYNTAX.search(text) else 0) > 7:
@@ -116,6 +116,8 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
             continue
         if only[0].partition(".")[0] not in OF_PYTHON or only[0] in python_names.VARIES:
             known[name] = only
+    if given is not None and not walk.anything:
+        known |= {name: (of, None) for name, of in given.modules.items() if name not in bound.targets}
 
     def elsewhere(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """The modules that names were imported from, and their names there."""
@@ -217,14 +219,20 @@ def _signature_of(own: ast.stmt) -> Signature | None:
     if isinstance(own, ast.FunctionDef) and not own.decorator_list:
         return _signature(own.args, 0)
     made = _made_by(own) if isinstance(own, ast.ClassDef) and not own.decorator_list else None
-    return _signature(made.args, 1) if made is not None else None
+    if made is None or not isinstance(own, ast.ClassDef):
+        return None
+    found = _signature(made.args, 1)
+    return found if not own.bases else found._replace(demanded=())  # a base may give some
 
 
 def _signature(args: ast.arguments, given: int) -> Signature:
     """``given``: how many of the first ones a call has already."""
     names = [one.arg for one in (*args.posonlyargs, *args.args)][given:]
+    words = [one.arg for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not default]
     return Signature(
-        names=(*names, *(one.arg for one in args.kwonlyargs)), any_keywords=args.kwarg is not None
+        names=(*names, *(one.arg for one in args.kwonlyargs)),
+        any_keywords=args.kwarg is not None,
+        demanded=(*names[: max(len(names) - len(args.defaults), 0)], *words),
     )
 
 

@@ -307,7 +307,7 @@ class StatementWalk:
                 self.end(line, "pydantic", (text, *chain), pythons, "PydanticUserError")
 
     def define(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
-        if not self.bound.shadows:
+        if not self.bound.shadows and not self.bound.never:
             self.defined[statement.name] = statement
         self.bound.bind(statement.name)
 
@@ -509,6 +509,7 @@ class StatementWalk:
                 chain=chain,
                 keywords=tuple(one.arg for one in node.keywords if one.arg is not None),
                 pythons=pythons & (ALWAYS if len(chain) == 1 else self.bound.sure.get(chain[0], 0)),
+                given=-1 if _has_more(node) else len(node.args),
             )
         )
 
@@ -565,6 +566,10 @@ class StatementWalk:
         names = self.bound.dotted(names_in(node))
         only = next(iter(names)) if len(names) == 1 else ""
         return only if only.partition(".")[0] in OF_PYTHON else ""
+
+
+def _has_more(call: ast.Call) -> bool:
+    return any(isinstance(one, ast.Starred) for one in call.args) or None in [w.arg for w in call.keywords]
 
 
 def _arguments(args: ast.arguments) -> list[ast.arg]:

@@ -53,6 +53,8 @@ class Called(NamedTuple):
     keywords: tuple[str, ...]
     """The arguments that are given by name."""
     pythons: int = ALWAYS
+    given: int = -1
+    """How many others are given; -1 if there may be more of any kind."""
 
 
 class Signature(NamedTuple):
@@ -61,6 +63,8 @@ class Signature(NamedTuple):
     names: tuple[str, ...]
     any_keywords: bool
     """Whether it takes arguments of further names."""
+    demanded: tuple[str, ...] = ()
+    """Those without which it cannot be called, as far as that is certain."""
 
 
 class Guard(NamedTuple):
@@ -141,7 +145,7 @@ class Effects:
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
             called=tuple(
-                Called(line, tuple(chain), tuple(words), pythons) for line, chain, words, pythons in called
+                Called(line, tuple(chain), tuple(words), *rest) for line, chain, words, *rest in called
             ),
             guards=tuple(
                 Guard(
@@ -271,8 +275,8 @@ class ModuleNames:
             executed=Effects.of_list(executed),
             functions={name: Effects.of_list(body) for name, body in functions.items()},
             signatures={
-                name: Signature(tuple(names), bool(any_keywords))
-                for name, (names, any_keywords) in signatures.items()
+                name: Signature(tuple(names), bool(any_keywords), tuple(demanded))
+                for name, (names, any_keywords, demanded) in signatures.items()
             },
             generated=None if generated is None else (generated[0], generated[1], generated[2]),
             hashless=frozenset(hashless),

@@ -298,6 +298,44 @@ def test_tables_of_names_are_read(giver) -> None:
         assert lacks("from giver import moved, x", files) == []
 
 
+@pytest.mark.parametrize(
+    "giver",
+    [
+        "import importlib as i\nS = ['sub']\ndef __getattr__(n):\n    if n in S:\n        return i.import_module(f'giver.{n}')\n    raise AttributeError(n)",
+        "def __getattr__(n):\n    if n in ['sub']:\n        return import_module('.' + n, __name__)\n    raise AttributeError(n)",
+        "def __getattr__(n):\n    if n in ['sub']:\n        return import_module(__name__ + '.' + n)\n    raise AttributeError(n)",
+        "def __getattr__(n):\n    if n == 'sub':\n        import giver.sub as sub\n        return sub\n    raise AttributeError(n)",
+        "import lazy_loader as lazy\n__getattr__, _, _ = lazy.attach(__name__, ['sub'], {'sub': ['x']})",
+    ],
+)
+def test_modules_that_a_package_gives_as_they_are_asked_for_are_known(giver) -> None:
+    """As ``scipy.linalg``, for which SciPy's and NumPy's ``__getattr__`` import it."""
+    files = {"giver/__init__.py": giver, "giver/sub.py": "x = 1\n"}
+    for taker in ("import giver.sub\ngiver.sub.gone", "import giver\ngiver.sub.gone"):
+        assert lacks(taker, files) == ["giver.sub.gone"]
+    assert lacks("from giver import sub\n@sub.gone\ndef f(): pass", files) == ["giver.sub.gone"]
+    assert lacks("import giver\ngiver.sub.x", files) == []
+    inner = {**files, "giver/sub.py": "from taker import gone\n"}
+    unasked = {**inner, "giver/__init__.py": ""}
+    assert lacks("import giver\ntry:\n    giver.sub\nexcept AttributeError:\n    pass", unasked) == []
+    assert lacks("from giver import sub", inner) == lacks("import giver\ngiver.sub", inner) == ["taker.gone"]
+
+
+@pytest.mark.parametrize(
+    "giver",
+    [
+        "def __getattr__(n):\n    if n in ['sub']:\n        return f(n)\n    raise AttributeError(n)",
+        "def __getattr__(n):\n    if n in ['sub']:\n        return import_module(T[n])\n    raise AttributeError(n)",
+        "def __getattr__(n):\n    if n in ['sub']:\n        return getattr(import_module(f'giver.{n}'), n)\n    raise AttributeError(n)",
+        "import lazy_loader as lazy\n__getattr__, _, _ = lazy.attach(__name__, ['sub'], {'sub': ['sub']})",
+        "from .other import sub\ndef __getattr__(n):\n    if n == 'sub':\n        import giver.sub as sub\n        return sub\n    raise AttributeError(n)",
+    ],
+)
+def test_what_a_package_gives_by_the_name_of_a_module_may_be_another_thing(giver) -> None:
+    files = {"giver/__init__.py": giver, "giver/sub.py": "x = 1\n", "giver/other.py": "sub = 1\n"}
+    assert lacks("from giver import sub\nsub.gone", files) == []
+
+
 def test_of_names_in_underscores_a_module_has_pythons_own_and_those_that_it_binds() -> None:
     assert (
         lacks("import giver\ngiver.__name__, giver.__file__, giver.__dict__, giver.__path__", "x = 1\n") == []
@@ -333,14 +371,19 @@ def test_the_standard_library_comes_before_a_wheel_of_the_same_name() -> None:
         ("from giver import f\nx = f(1, gone=2)", ["gone"]),
         ("from giver import g\nx = g(1, gone=2)", ["gone"]),
         ("import giver.sub as s\ndef g(x=s.A(gone=1)): pass", ["gone"]),
-        ("from giver.sub import f\nf(a=1)\nf(**{'gone': 1})", []),
+        ("from giver.sub import f\nf(a=1)\nf(1)\nf(**{'gone': 1})\nf(*x)", []),
+        ("from giver.sub import f\nf()", ["a"]),
+        ("from giver.sub import f\n@f(b=2)\ndef g(): pass", ["a"]),
+        ("from giver.sub import A\nA()", ["b"]),
+        ("from giver.sub import asks\nasks(1)\nasks(1, 2, c=3)", ["c"]),
+        ("from giver.sub import asks\nasks(1, 2, c=3)\nasks(2, c=3)", []),
         ("from giver.sub import A, B, every, wrapped\nA(b=1)\nB(gone=1)\nevery(gone=1)\nwrapped(gone=1)", []),
     ],
 )
 def test_an_argument_that_a_function_does_not_take(taker, found) -> None:
     sub = (
         "def f(a, *, b=1): pass\nclass A:\n    def __init__(self, b): pass\nclass B(A):\n    pass\n"
-        "def every(**words): pass\n@d\ndef wrapped(): pass\n"
+        "def every(**words): pass\n@d\ndef wrapped(): pass\ndef asks(a, b=1, *rest, c, d=2): pass\n"
     )
     files = {
         "giver/__init__.py": "from .sub import f\nif TYPE_CHECKING:\n    from .more import *\n"

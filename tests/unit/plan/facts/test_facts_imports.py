@@ -51,6 +51,15 @@ def cell(make):
     return make("torch==2.11.0", python="3.12", base="rootfs:debian/bookworm", cuda="wheels", pip=("taker",))
 
 
+def test_an_argument_that_is_left_out_is_told(cell, tmp_path) -> None:
+    """As pandas 3 demands new_arg_name of its deprecate_kwarg, which statsmodels 0.14.4 leaves out."""
+    taker = wheel("taker", "1.0", {"taker.py": "from giver import f\n@f('a')\ndef g(): pass\n"})
+    giver = wheel("giver", "2.0", {"giver.py": "def f(kind, old, new=None): pass\n"})
+    ((outcome, message),) = judged(cell, tmp_path, taker, giver)
+    assert outcome == "impossible"
+    assert "calls giver.f without the argument old, which it demands in giver 2.0" in message
+
+
 def test_a_name_that_the_other_wheel_lacks_is_refused(cell, tmp_path) -> None:
     taker = wheel(
         "taker",
