@@ -376,7 +376,9 @@ def _how(cause, finding):
     """How sure a cause is, and in how many confirmed threads with this line it was the one."""
     counts = read_counts().get(finding.signature.id, {})
     threads = sum(counts.values())
-    if finding.strength == PROVES or threads < FEWEST:
+    # a fact of the text that puts a cause first outweighs how often others were it
+    turned = any(" first: " in reason for reason in finding.because if reason)
+    if finding.strength == PROVES or threads < FEWEST or turned:
         return _SURENESS[finding.strength]
     return "%s; the cause in %d of %d threads" % (_SURENESS[finding.strength], counts.get(cause, 0), threads)
 
