@@ -403,6 +403,9 @@ CONDITIONS = {
         and len(facts.cuda_majors) < 2
         and "bitsandbytes takes the library for the CUDA of the PyTorch that is here"
     ),
+    "container-told": lambda facts, _: (
+        (facts.container_told or "container" in facts.places) and "the text is about a container"
+    ),
     "card-told": lambda facts, _: facts.cards and "%s is the card" % facts.cards[0],
     "cuda-told": lambda facts, _: facts.cuda_told and "the text is about CUDA",
     "gpu-named": lambda facts, _: facts.gpu_named and "the text is about a card",
