@@ -25,7 +25,7 @@ _CUT_OFF = re.compile(
 _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
-_OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall [^&]*$")
+_OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
 """Commands of pip that take no wheel with CUDA."""
 _NOT_BY_IMAGE = (
     "half",
