@@ -174,7 +174,7 @@ def render_diagnosis(document):
     elif document["cause"] is None:
         lines = ["No cause: nothing in this text is a known signature of one."]
     elif equal:
-        lines = ["%d causes fit equally: %s" % (len(equal), ", ".join(equal))]
+        lines = ["%d causes fit, the likeliest first: %s" % (len(equal), ", ".join(equal))]
     else:
         lines = ["%(cause)s: %(title)s" % causes[0]]
     proofs = [_proof(row) for row in causes]

@@ -311,7 +311,7 @@ def test_explain_takes_a_cause_and_an_error_message_anywhere(
     assert capfd.readouterr().out.startswith("cudnn-shadowed: Another cuDNN")
     inside(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED")
     fitting = capfd.readouterr().out
-    assert "3 causes fit equally" in fitting
+    assert "3 causes fit, the likeliest first" in fitting
     assert fitting.count("cudnnCreate could not start") == 1
     assert "no cause nothing" in inside(tmp_path, "explain", "nothing", check=2).stderr
 

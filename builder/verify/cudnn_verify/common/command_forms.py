@@ -66,7 +66,9 @@ def as_here(commands, here):
     if flag("podman"):
         commands = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in commands]
     if "comfy-portable" in places:  # its own Python, beside its folder
-        commands = [_as_portable(c) if c.where == "pip" else c for c in commands]
+        commands = [_of_python(c, _PORTABLE + " -s") if c.where == "pip" else c for c in commands]
+    elif getattr(here, "own_python", None) and not (flag("uv") or flag("uv_project")):
+        commands = [_of_python(c, here.own_python) if c.where == "pip" else c for c in commands]
     return [_in_dockerfile(c) for c in commands] if flag("dockerfile") else commands
 
 
@@ -209,13 +211,15 @@ def _in_dockerfile(command):
     return command._replace(text="RUN " + kept)
 
 
-def _as_portable(command):
-    """A command of pip's, or of uv's, for the Python in ComfyUI's own folder."""
+def _of_python(command, python):
+    """A command of pip's, or of uv's, for a program's own Python: that in ComfyUI's folder, for one."""
+    if "uv venv" in command.text:
+        return command
     if "--torch-backend" not in command.text:
-        return command._replace(text=_PIP.sub(lambda _: _PORTABLE + " -s -m pip", command.text))
-    own = "%s -s -m uv pip install --python %s" % (_PORTABLE, _PORTABLE)
+        return command._replace(text=_PIP.sub(lambda _: python + " -m pip", command.text))
+    own = "%s -m uv pip install --python %s" % (python, python.split(" ")[0])
     text = command.text.replace("uv pip install", own)
-    note = "after %s -s -m pip install uv; %s" % (_PORTABLE, command.note or "")
+    note = "after %s -m pip install uv; %s" % (python, command.note or "")
     return command._replace(text=text, note=note)
 
 

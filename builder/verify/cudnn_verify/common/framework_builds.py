@@ -68,8 +68,10 @@ class FrameworkBuilds(object):
         return majors.pop() if len(majors) == 1 else None
 
     def torch_release(self):
-        """The release of PyTorch that belongs here, without its build: the one that is; None without one."""
-        return (self.version or "").partition("+")[0] or None
+        """The release of PyTorch that belongs here, without its build: the one that is; of a
+        nightly build, which is kept for some weeks alone, the one that it became; None without one.
+        """
+        return re.sub(r"\.dev\d+$", "", (self.version or "").partition("+")[0]) or None
 
     def _torch_rows(self):
         """The builds of that release, first those for the CUDA of the packages here, and that the driver is

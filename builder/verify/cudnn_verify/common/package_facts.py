@@ -1004,6 +1004,40 @@ def _index_of_later_pythons(remedies):
     return ["torch", "torchvision", "torchaudio"] + torch_index("cu126")
 
 
+def _python_of_index(remedies):
+    """The last Python of the index that was asked, for a text whose Python is later, and which no later index
+    serves better: another Python is all that helps.
+    """
+    last, here = _last_python(remedies), numbers(remedies.here.python)[:2]
+    nothing = remedies.detail.get("name") in ("torch", "torchvision", "torchaudio")
+    return last if nothing and here and numbers(last or "") and here > numbers(last) else None
+
+
+def _wheel_python(remedies):
+    """The Python that a wheel's name asks for, where the text is about another one."""
+    found = re.search(r"-cp3(\d{1,2})-cp3\1t?-", str(remedies.detail.get("what")))
+    here = numbers(remedies.here.python)[:2]
+    other = found and here and here != (3, int(found.group(1)))
+    return "3.%s" % found.group(1) if other else None
+
+
+def _triton_windows(remedies):
+    """The release line of triton-windows that goes with the PyTorch here:
+    https://github.com/woct0rdho/triton-windows#3-pytorch
+    """
+    torch = dotted(numbers(remedies.here.packages.get("torch"))[:2])
+    wanted = numbers(read_patterns()["triton"].get(torch, ""))[:2]
+    return "triton-windows>=%s,<%d.%d" % (dotted(wanted), wanted[0], wanted[1] + 1) if wanted else None
+
+
+def _index_for_card(remedies):
+    """The index of PyTorch whose builds have code for a card that other builds leave out."""
+    card = remedies.capability
+    if not card or card < (5, 0):
+        return None
+    return "cu128" if card >= (10, 0) else "cu126" if card < (7, 5) else None
+
+
 def _index_of_audio(remedies):
     """PyTorch from the last index with torchaudio: https://docs.pytorch.org/audio/main/installation.html"""
     asked = getattr(remedies.here, "index_asked", None) or ""
@@ -1266,6 +1300,19 @@ PACKAGE_FACTS = {
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
     "bare-nvrtc": lambda r: any(
         name in str(r.detail.get("line")) for name in ("_get_nvrtc_library", "libnvrtc.so:")
+    ),
+    "triton-windows": _triton_windows,
+    "python-of-index": _python_of_index,
+    "wheel-asked": lambda r: (
+        r.detail.get("what") and str(r.detail["what"]).endswith(".whl") and r.detail["what"]
+    ),
+    "wheel-python": _wheel_python,
+    "index-for-card": _index_for_card,
+    "newer-branch": lambda r: next(
+        (read_patterns()["toolkit-driver"].get(name) for name in getattr(r.here, "cuda_releases", ())), None
+    ),
+    "bare-nvml": lambda r: (
+        "libnvidia-ml.so" in str(r.detail.get("matched")) or r.detail.get("requirement") == "the name of NVML"
     ),
     "stale-container": lambda r: getattr(r.here, "stale_container", False),
     "gpus-given": lambda r: getattr(r.here, "gpus_given", False),

@@ -35,6 +35,8 @@ _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 _OF_NUMPY_2 = re.compile(r"cupy-cuda[^\n]{0,20}>=14")
 """CuPy 14 asks for NumPy 2: https://docs.cupy.dev/en/stable/upgrade.html"""
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
+_OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
+"""Commands of pip that take no wheel with CUDA."""
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -94,7 +96,7 @@ class Remedies(FrameworkBuilds):
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
-            found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf|nvpl", c.text)]
+            found = [c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text)]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found

@@ -33,9 +33,16 @@ def _driver_toolkit(remedies):
     return "-".join(map(str, remedies.driver_cuda()[:2])) or asked
 
 
+def nvcc_told(here):
+    """The nvcc of a text as (major, minor); without one the last of the one CUDA with which it compiles."""
+    named = getattr(here, "cuda_named", ())
+    last = (max(named), 99) if len(named) == 1 and getattr(here, "cuda_compiled", False) else ()
+    return numbers(getattr(here, "nvcc", None)) or last
+
+
 def _last_compiler(remedies):
     """The newest GCC that the nvcc here accepts: by its message, else by its version where GCC is newer."""
-    nvcc, rows = numbers(getattr(remedies.here, "nvcc", None)), read_patterns()["newest-gcc"].items()
+    nvcc, rows = nvcc_told(remedies.here), read_patterns()["newest-gcc"].items()
     known = next((newest for floor, newest in rows if not nvcc or nvcc >= numbers(floor)), None)
     here = getattr(remedies.here, "gcc", None)
     return remedies.detail.get("last") or (known if here and known and int(here) > int(known) else None)

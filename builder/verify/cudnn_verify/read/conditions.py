@@ -433,6 +433,11 @@ CONDITIONS = {
         and len(facts.cuda_majors) < 2
         and "bitsandbytes takes the library for the CUDA of the PyTorch that is here"
     ),
+    "container-told": lambda facts, _: (
+        (facts.container_told or "container" in facts.places) and "the text is about a container"
+    ),
+    "card-told": lambda facts, _: facts.cards and "%s is the card" % facts.cards[0],
+    "cuda-told": lambda facts, _: facts.cuda_told and "the text is about CUDA",
     "gpu-named": lambda facts, _: facts.gpu_named and "the text is about a card",
     "own-build": lambda facts, _: facts.own_build and "the package is compiled here",
     "in-build-of-cuda": lambda facts, _: (
@@ -460,6 +465,11 @@ CONDITIONS = {
     "memory-full": lambda facts, _: _memory(facts, False),
     "driver-old": _driver_old,
     "driver-new": _driver_new,
+    "driver-before-13": lambda facts, _: (
+        "container" not in facts.places
+        and () < numbers(facts.driver) < driver_floor(13)
+        and "driver %s is older than the CUDA 13 of today's builds asks for" % facts.driver
+    ),
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
@@ -490,8 +500,13 @@ CONDITIONS = {
         not _VARIABLE.match(detail.get("plain") or detail.get("absent") or "")
         and "the message names a package"
     ),
+    "card-of-jetson": lambda facts, _: (
+        numbers(facts.capability)[:2] in {(8, 7), (7, 2), (11, 0)}
+        and "jetson" in facts.places
+        and _card(facts, "FlashInfer does not list")
+    ),
     "card-of-12": lambda facts, _: (
-        numbers(facts.capability)[:1] == (12,) and _card(facts, "DeepGEMM's kernels do not serve")
+        numbers(facts.capability)[:1] == (12,) and _card(facts, "many builds do not serve yet")
     ),
     "cuda-13-here": lambda facts, _: 13 in facts.cuda_named and "the text is about CUDA 13",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,

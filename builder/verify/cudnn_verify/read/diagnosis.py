@@ -4,13 +4,14 @@ import os
 import re
 from bisect import bisect_right
 from collections import namedtuple
+from copy import copy
 from itertools import islice
 from shlex import quote
 
 from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
-from ..common.tables import told_names
+from ..common.tables import read_patterns, told_names
 from ..common.versions import cudnn_tuple, dotted
 from .conditions import CONDITIONS
 from .reading import redact
@@ -362,8 +363,9 @@ def _row(cause, finding, facts):
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
     commands += [image] if image else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
+    words = [remedies.words(cause)] + ([] if commands or silent else _no_command(cause, finding, facts, sure))
     return dict(
-        _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, remedies.words(cause)),
+        _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, " ".join(words)),
         strength=strength,
         says=finding.says,
         because=finding.because,
@@ -373,11 +375,24 @@ def _row(cause, finding, facts):
     )
 
 
+def _no_command(cause, finding, facts, sure):
+    """[Why the place of a text has no command for a cause], where another place would have one."""
+    for place, reason in read_patterns()["no-command"].items():
+        elsewhere = copy(facts)
+        elsewhere.places = facts.places - {place}
+        there = Remedies(elsewhere, dict(finding.detail, sure=sure), finding.signature.systems)
+        if place in facts.places and there.commands(cause):
+            return [reason]
+    return []
+
+
 def _how(cause, finding):
     """How sure a cause is, and in how many confirmed threads with this line it was the one."""
     counts = read_counts().get(finding.signature.id, {})
     threads = sum(counts.values())
-    if finding.strength == PROVES or threads < FEWEST:
+    # a fact of the text that puts a cause first outweighs how often others were it
+    turned = any(" first: " in reason for reason in finding.because if reason)
+    if finding.strength == PROVES or threads < FEWEST or turned:
         return _SURENESS[finding.strength]
     return "%s; the cause in %d of %d threads" % (_SURENESS[finding.strength], counts.get(cause, 0), threads)
 

@@ -11,6 +11,7 @@ from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
+from ..common.toolkit_facts import nvcc_told
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
@@ -96,7 +97,7 @@ def nvcc_of_other_major(facts, detail):
 
 def gcc_above_nvcc(facts, _):
     """Something is compiled here by a GCC that is newer than the nvcc here accepts."""
-    nvcc, rows = numbers(facts.nvcc), read_patterns()["newest-gcc"].items()
+    nvcc, rows = nvcc_told(facts), read_patterns()["newest-gcc"].items()
     accepted = [int(newest) for floor, newest in rows if not nvcc or nvcc >= numbers(floor)]
     newest = accepted[0] if accepted else None
     if not facts.gcc or newest is None or int(facts.gcc) <= newest:
@@ -106,7 +107,8 @@ def gcc_above_nvcc(facts, _):
     if not nvcc:
         none = "GCC %s is here, and no nvcc on record accepts one above %d" % (facts.gcc, newest)
         return none if facts.cuda_compiled else None
-    return "GCC %s is here, and the nvcc of CUDA %s accepts GCC up to %d" % (facts.gcc, dotted(nvcc), newest)
+    known = dotted(nvcc) if facts.nvcc else nvcc[0]
+    return "GCC %s is here, and the nvcc of CUDA %s accepts GCC up to %d" % (facts.gcc, known, newest)
 
 
 def driver_without_card(facts, _):
@@ -354,6 +356,17 @@ def toolkit_above_driver(facts, _):
     return "driver %s; the toolkit of CUDA %s comes with branch %s" % (facts.driver, facts.nvcc, floor)
 
 
+def release_apart(facts, _):
+    """The one CUDA in a text is of a later minor version than its driver came with. Most of it runs by minor
+    version compatibility, and what a driver compiles (PTX) does not.
+    """
+    (release,) = facts.cuda_releases if len(facts.cuda_releases) == 1 else (None,)
+    floor = read_patterns()["toolkit-driver"].get(release or "")
+    if not floor or not facts.driver or numbers(facts.driver)[:1] >= numbers(floor)[:1]:
+        return None
+    return "driver %s; CUDA %s comes with branch %s" % (facts.driver, release, floor)
+
+
 def card_apart(facts, detail):
     """The card, or the series, in a text has no code in any build of the CUDA that it names."""
     cards = [numbers(capability)[:2] for capability in facts.capabilities]
@@ -440,6 +453,7 @@ def tensorflow_before_colab(facts, _):
 FACT_FAULTS = {
     "card-apart": card_apart,
     "driver-apart": driver_apart,
+    "release-apart": release_apart,
     "python-apart-here": python_apart_here,
     "packages-apart": packages_apart,
     "ollama-above-driver": ollama_above_driver,

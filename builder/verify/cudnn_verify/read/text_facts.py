@@ -140,6 +140,8 @@ class TextFacts(object):
         folders = {int(found["major"]) for found in _find_all("toolkit_folder", text)}
         self.toolkit = folders.pop() if len(folders) == 1 else None
         self.cuda_named = {int(major) for found in _find_all("cuda_named", text) for major in found.values()}
+        self.cuda_releases = {found["release"] for found in _find_all("cuda_release", text)}
+        """CUDA as a text names it with its minor version, of builds and images alike."""
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
@@ -244,6 +246,8 @@ class TextFacts(object):
         self.gcc = next(iter(_groups("gcc", text).values()), None)
         """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
+        self.own_python = _groups("own_python", text).get("path")
+        """The Python of a program on Windows, by its path."""
         self.llama_build = _groups("llama_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")
         told = list(_find_all("python", text))  # a wheel's tag is no Python that is here

@@ -8,6 +8,7 @@ import sysconfig
 
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
+from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common import package_facts
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
@@ -492,3 +493,42 @@ def test_a_companion_by_the_number_of_pytorch_is_the_one_of_the_table(name):
     assert len(pairs) > 20
     for release, (a, b, *_) in pairs:
         assert eval(expression, {"a": a, "b": b, "min": min}) == f"{name}=={release[0]}.{release[1]}.*"
+
+
+_PLACES = {
+    "pip": "",
+    "uv": "uv pip install -r requirements.txt",
+    "conda": "/opt/conda/envs/x",
+    "docker": "docker run --gpus all image",
+    "colab": "on Google Colab",
+    "portable": r"D:\ComfyUI_windows_portable\python_embeded\python.exe",
+    "windows": "on Windows 11",
+    "wsl": "in WSL2",
+    "jetson": "Jetson Orin, JetPack 6",
+    "fedora": "Fedora 42",
+}
+_CARDS = {"cudnn-arch-dropped": "GTX 1080"}
+"""The card of a text where a cause is one of certain cards."""
+_BESIDE = "NVIDIA GeForce %s, Driver Version: 550.54.15, CUDA Version: 12.4\nPython 3.12\ntorch 2.8.0+cu128"
+
+
+@pytest.mark.slow
+def test_each_cause_has_a_command_in_each_place_or_says_why_there_is_none():
+    """What an example of a signature is answered beside a card, a driver and packages, in ten places."""
+    examples = {}
+    for signature in read_signatures():
+        for cause in signature.causes[:1]:
+            examples.setdefault(cause, []).append(signature.example)
+    reasons, silent = read_patterns()["no-command"].values(), []
+    for cause, texts in examples.items():
+        beside = _BESIDE % _CARDS.get(cause, "RTX 3090")
+        for place, words in _PLACES.items():
+            told = []
+            for text in texts[:12]:
+                rows = diagnose_score.answer(f"{text}\n{words}\n{beside}")["causes"]
+                told += [row for row in rows if row["cause"] == cause]
+                if told and (told[-1]["commands"] or any(why in told[-1]["remedy"] for why in reasons)):
+                    break
+            else:
+                silent += [(cause, place)] if told and not CAUSES[cause].without else []
+    assert silent == []

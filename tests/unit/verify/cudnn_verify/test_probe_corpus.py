@@ -99,6 +99,14 @@ REMARKS = (
     "libavcodec version: 61 is in use",
     "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu",
     "a macOS runner (macosx_14_0_x86_64) has finished",
+    "I updated the NVIDIA drivers and everything works great, docker containers are fine",
+    "I upgraded the nvidia driver to 580 in my Dockerfile and the container builds now",
+    "if I turn off GPU acceleration it completes faster",
+    "Chrome: disabling GPU acceleration works around the flicker",
+    "it does not work on my RTX 4090 laptop, the fan is broken",
+    "We run on GKE with nvidia.com/gpu: 1 and training completes in 3 hours",
+    "Llama.__init__: Loaded ggml backend registry count: 2",
+    "With gcc 16 our C++ project compiles fine under cmake",
 )
 
 
@@ -1475,7 +1483,7 @@ def test_what_tells_the_cause_fits_the_system_of_the_text(text, look):
             "container-no-gpu",
             "kubectl exec",
         ),
-        ("WSL2: CUDA driver error: device not ready", "out-of-memory", "nvidia-smi"),
+        ("WSL2: CUDA driver error: device not ready", "out-of-memory", "expandable_segments:False"),
         ("CUDA driver error: operation not supported", "driver-error", "expandable_segments:False"),
         ("OMP: Error #15: Initializing libiomp5md.dll", "import-order-conflict", "KMP_DUPLICATE_LIB_OK"),
         (
@@ -1485,6 +1493,105 @@ def test_what_tells_the_cause_fits_the_system_of_the_text(text, look):
             ),
             "unversioned-name-missing",
             "libnvrtc.so",
+        ),
+        (
+            "ldconfig has libcuda.so.1 but not libcuda.so: -lcuda fails",
+            "unversioned-name-missing",
+            "libcuda.so",
+        ),
+        (
+            "NVIDIA GPU library was not found: only libnvidia-ml.so.1 is installed",
+            "unversioned-name-missing",
+            "libnvidia-ml.so",
+        ),
+        (
+            "make_cpu_buft_list: no CPU backend found\nllama_model_load: failed to load model",
+            "package-overwritten",
+            "GGML_BACKEND_DL=OFF",
+        ),
+        (
+            "RuntimeError: Failed to load shared library 'D:\\venv\\llama_cpp\\lib\\ggml.dll'",
+            "system-library-missing",
+            "VCRedist",
+        ),
+        (
+            "The procedure entry point __kmpc_fork_call could not be located in the library llama.dll",
+            "system-library-missing",
+            "VCRedist",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'flash_attn.flash_attn_interface'",
+            "package-overwritten",
+            "uninstall -y flash-attn",
+        ),
+        (
+            "Found no NVIDIA driver on your system.\npod on GKE, image python:3.11-slim",
+            "container-no-gpu",
+            "LD_LIBRARY_PATH=/usr/local/nvidia/lib64",
+        ),
+        (
+            (
+                "After I upgraded the NVIDIA driver on the host, my Plex container no longer sees CUDA; "
+                "nvidia-smi in it shows CUDA Version: N/A"
+            ),
+            "driver-library-mismatch",
+            "--force-recreate",
+        ),
+        ("torchcodec 0.0.0.dev0 was installed on my DGX Spark", "build-not-published", "whl/cpu"),
+        (
+            "ImportError: AttrsDescriptor not found in triton\nOS: Windows 11, torch 2.6.0+cu124",
+            "package-pin-mismatch",
+            '"triton-windows>=3.2,<3.3"',
+        ),
+        (
+            "With GPU acceleration enabled it exits with code 1, disabling CUDA it works; GTX 1070",
+            "framework-arch-missing",
+            "/whl/cu126",
+        ),
+        (
+            "Windows fatal exception: access violation\nTitan X, a Maxwell card",
+            "framework-arch-missing",
+            "cu126",
+        ),
+        ("cudaErrorNotSupported: update your GPU driver", "driver-too-old", "nvidia.com"),
+        (
+            (
+                'The compilation of "CMakeCUDACompilerId.cu" failed: 100 errors detected\n'
+                "gcc 15.2.1, CUDA 12.9"
+            ),
+            "build-toolkit-mismatch",
+            "g++-14",
+        ),
+        (
+            "The driver supports CUDA 12.8 at most, and pip install torch took cu130 (torch 2.11.0)",
+            "driver-too-old",
+            "torch==2.11.0",
+        ),
+        (
+            (
+                "pip install torch --index-url https://download.pytorch.org/whl/cu118\n"
+                "ERROR: No matching distribution found for torch\nPython 3.14.1"
+            ),
+            "build-not-published",
+            "uv venv --python 3.13",
+        ),
+        (
+            "natten-0.1-cp311-cp311-linux_x86_64.whl is not a supported wheel on this platform\nPython 3.13",
+            "build-not-published",
+            "uv venv --python 3.11",
+        ),
+        (
+            (
+                "No NVIDIA GPU or driver detected. The app needs an RTX 30 or newer\n"
+                "nvidia-smi reports a KMD version of 580.95.05"
+            ),
+            "unversioned-name-missing",
+            "libnvidia-ml.so",
+        ),
+        (
+            "the image (CUDA 13.1) silently falls back to CPU with driver 580.126.09",
+            "driver-too-old",
+            "nvidia-driver-590",
         ),
         ("ModuleNotFoundError: No module named 'torch._C'", "package-overwritten", ""),
         (
