@@ -7,6 +7,7 @@ import hashlib
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ _SCHEMA = 1
 class ReadingCache:
     """Earlier readings of wheels and bases in the user's cache.
 
-    Only :meth:`read_links`, :meth:`read_imports` and :meth:`read_set` ask the network.
+    Only :meth:`read_links`, :meth:`read_imports`, :meth:`read_proofs` and :meth:`read_set` ask the network.
     """
 
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
@@ -109,6 +110,17 @@ class ReadingCache:
         """
         return self._read_imports(cell, pinned.wheels, pinned.base, index)
 
+    def read_proofs(
+        self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
+    ) -> tuple[int, ImportsProof]:
+        """:meth:`read_links` and :meth:`read_imports` at once: one waits for servers and unpacks, the other
+        parses.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            links = beside.submit(self.read_links, wheels, index)
+            imports = self._read_imports(cell, wheels, base, index)
+        return links.result(), imports
+
     def _read_imports(
         self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
     ) -> ImportsProof:
@@ -122,9 +134,9 @@ class ReadingCache:
         """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Its
         system has the libraries of a bare Debian or Ubuntu, and those of the cell's ``apt``.
         """
-        self.read_links(wheels, index)
+        _, imports = self.read_proofs(cell, wheels, None, index)
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
-        return self.with_proofs(truth, wheels, self._read_imports(cell, wheels, None, index))
+        return self.with_proofs(truth, wheels, imports)
 
     def known_links(self, cell: Cell, wheels: Sequence[Wheel]) -> Truth:
         """As :meth:`read_set`, of the wheels' libraries alone that were read before; no index is asked."""
