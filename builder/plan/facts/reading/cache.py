@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -53,8 +53,17 @@ class ReadingCache:
     Only :meth:`read_links`, :meth:`read_imports`, :meth:`read_proofs` and :meth:`read_set` ask the network.
     """
 
-    def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
-        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
+    def __init__(
+        self,
+        *,
+        mirrors: Mapping[str, str] | None = None,
+        cache: Path | None = None,
+        note: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it. ``note`` is
+        told each wheel that is read, in the thread that reads it.
+        """
+        self._note = note
         folder = cache or resources.cache()
         self._folder = folder
         self.wheel_folder = folder / "wheelfacts"
@@ -96,7 +105,7 @@ class ReadingCache:
         """Bring what is known of these wheels' libraries into the cache; the bytes that it took."""
         from builder.plan.facts.reading.wheel_links_read import read_links
 
-        return read_links(wheels, index, cache=self.wheel_folder)
+        return read_links(wheels, index, cache=self.wheel_folder, note=self._note)
 
     def imports_of(self, cell: Cell, pinned: Pinned) -> ImportsProof:
         """The names that imports of the cell's packages lack, by the kept readings of the lock's modules."""
@@ -127,7 +136,7 @@ class ReadingCache:
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
-        read = opener(index, self._folder)
+        read = opener(index, self._folder, self._note)
         return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
