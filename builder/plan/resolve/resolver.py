@@ -140,17 +140,17 @@ class _Files:
     def __init__(self, index: Index, note: Callable[[str], None], driver: str | None) -> None:
         self.index, self.driver = index, driver
         self.readings = ReadingCache(note=self.tell)
-        self.said, self.told = note, 0.0
+        self.said, self.last, self.told = note, "", 0.0
         self.read, self.stands = 0, False
         self.seconds = 0.0
 
     def note(self, text: str) -> None:
+        self.last, self.told = text, time.monotonic()
         self.said(text)
-        self.told = time.monotonic()
 
     def tell(self, text: str) -> None:
-        """Note what is under way, some seconds after the last note."""
-        if time.monotonic() - self.told > _BETWEEN_NOTES:
+        """Note what is under way, if it is another thing than some seconds ago."""
+        if text != self.last and time.monotonic() - self.told > _BETWEEN_NOTES:
             self.note(text)
 
     @property

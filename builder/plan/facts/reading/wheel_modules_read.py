@@ -32,7 +32,9 @@ _MOST_HELD = 512 << 20
 
 
 def opener(index: Index, cache: Path, note: Callable[[str], None] = lambda _text: None) -> Opener:
-    """Opens wheels: from ``cache`` if they were downloaded, else on the index, which ``note`` is told."""
+    """Opens wheels: from ``cache`` if they were downloaded, else on the index, of which ``note`` is told each
+    source.
+    """
     held, waited = [0], [0.0]
 
     def opened(wheel: Wheel) -> WheelSources | None:
@@ -132,9 +134,9 @@ class _Remote:
     """All sources are fetched at once, and held packed. ``waited``: the seconds that all wheels took."""
 
     def __init__(
-        self, archive: RemoteZip, held: list[int], waited: list[float], begun: Callable[[], None]
+        self, archive: RemoteZip, held: list[int], waited: list[float], tell: Callable[[], None]
     ) -> None:
-        self.archive, self.held, self.waited, self.begun = archive, held, waited, begun
+        self.archive, self.held, self.waited, self.tell = archive, held, waited, tell
         if waited[0] > _SECONDS:
             raise UnknownError(f"the others took {_SECONDS} s")
         started = time.monotonic()
@@ -151,6 +153,7 @@ class _Remote:
         entry = self.entries.get(path)
         if entry is None:
             return None
+        self.tell()
         try:
             if not _is_source(entry):
                 return self.archive.content(entry) if entry.file_size <= _LARGEST else None
@@ -168,7 +171,6 @@ class _Remote:
 
     def _fetched(self) -> dict[str, bytes]:
         if self.packed is None:
-            self.begun()
             self.packed = {}
             wanted = [one for one in self.entries.values() if _is_source(one) and one.file_size <= _LARGEST]
             size = sum(one.compress_size for one in wanted)
