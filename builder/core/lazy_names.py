@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from builder.core.module_syntax import MAKERS, children_of, nodes_of
+
 _End = Literal["raises", "goes on", "unknown"]
-MAKERS = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
-"""Functions that make a ``__getattr__`` of tables: scientific-python's lazy loader, and JAX's."""
 
 
 def of_module(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -34,7 +34,7 @@ def names_gone(tree: ast.Module, text: str) -> tuple[set[str], set[str]]:
             continue
         for test in (one for one in of_module(node.body) if isinstance(one, ast.If)):
             if not isinstance(test.body[-1], ast.Raise) or any(
-                isinstance(inner, ast.Return | ast.If) for one in test.body for inner in ast.walk(one)
+                isinstance(inner, ast.Return | ast.If) for one in test.body for inner in nodes_of(one)
             ):
                 continue
             gate = _gate(test.test, node.args.args[0].arg, tables)
@@ -110,7 +110,7 @@ class _Tables:
             return node
         values = [
             one.value
-            for one in ast.walk(self.tree)
+            for one in nodes_of(self.tree)
             if isinstance(one, ast.Assign | ast.AnnAssign)
             and any(
                 isinstance(part, ast.Name) and part.id == node.id
@@ -245,7 +245,7 @@ class _Asked:
         bound = {
             node.id
             for one in targets
-            for node in ast.walk(one)
+            for node in nodes_of(one)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         if bound & {self.asked, self.module, self.name, *self.got, *self.own}:
@@ -266,7 +266,7 @@ class _Asked:
         return True
 
     def _test(self, statement: ast.If) -> _End:
-        returns = any(isinstance(node, ast.Return) for one in statement.body for node in ast.walk(one))
+        returns = any(isinstance(node, ast.Return) for one in statement.body for node in nodes_of(one))
         match statement.test:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
                 if name in self.got and not statement.orelse and self._left_to(statement.body):
@@ -284,7 +284,7 @@ class _Asked:
                 pass
         gate = _gate(statement.test, self.name, self.tables)
         if gate is None:
-            after = any(isinstance(node, ast.Return) for one in statement.orelse for node in ast.walk(one))
+            after = any(isinstance(node, ast.Return) for one in statement.orelse for node in nodes_of(one))
             return "unknown" if returns or after else "goes on"
         if returns or not isinstance(statement.body[-1], ast.Raise):
             self.found |= gate
@@ -474,7 +474,7 @@ def own_names(tree: ast.Module) -> tuple[set[str], bool]:
         aliases = {one.id for one in names if isinstance(one, ast.Name)}
         uses += (
             node
-            for node in ast.walk(tree)
+            for node in nodes_of(tree)
             if isinstance(node, ast.Name) and node.id in aliases and isinstance(node.ctx, ast.Load)
         )
     stored = [_stored(use, above) for use in uses]
@@ -489,7 +489,7 @@ def _calls(tree: ast.Module, above: dict[int, ast.AST]) -> Iterator[ast.AST]:
         in_function = in_function or isinstance(node, _FUNCTIONS)
         in_class = isinstance(node, ast.ClassDef) or (in_class and not isinstance(node, _FUNCTIONS))
         known = known or (getattr(node, "name", "") in _KNOWN and isinstance(node, ast.FunctionDef))
-        for child in ast.iter_child_nodes(node):
+        for child in children_of(node):
             above[id(child)] = node
             stack.append((child, in_class, in_function, known))
         if known or not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
@@ -531,7 +531,7 @@ def _keys(key: ast.expr, above: Mapping[int, ast.AST]) -> tuple[set[str], bool]:
             rows = loop.iter.elts if isinstance(loop.iter, ast.List | ast.Tuple) else []
             texts = {one.value for one in rows if isinstance(one, ast.Constant)}
             found = {text for text in texts if isinstance(text, str)}
-            stored = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == key.id]
+            stored = [one for one in nodes_of(loop) if isinstance(one, ast.Name) and one.id == key.id]
             once = sum(isinstance(one.ctx, ast.Store) for one in stored) == 1
             return (found, False) if rows and len(found) == len(rows) and once else (set(), True)
         loop = above.get(id(loop))

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from builder.core.module_syntax import children_of, nodes_of
+
 LARGEST = 2 << 20
 """Bytes of a module that is read."""
 _LIKE_MODULE = re.compile(r"\w*mod(?:ule)?|namespace|ns|pkg|package")
@@ -140,8 +142,8 @@ def old_finders(tree: ast.Module, module: str) -> set[str]:
     rest = ast.Module(
         [one for one in tree.body if not (isinstance(one, ast.ClassDef) and one.name in old)], []
     )
-    inside = {id(node) for one in every if one.name in old for node in ast.walk(one)}
-    for node in ast.walk(tree):
+    inside = {id(node) for one in every if one.name in old for node in nodes_of(one)}
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign) and any(_is_named(one, "__path__") for one in node.targets):
             if not (isinstance(node.value, ast.List) and not node.value.elts):
                 return set()
@@ -207,7 +209,7 @@ def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = stack.pop()
         yield node
         if not isinstance(node, _Function):
-            stack += ast.iter_child_nodes(node)
+            stack += children_of(node)
 
 
 class _AddingWalk:
@@ -238,7 +240,7 @@ class _AddingWalk:
             )
 
     def stores(self, node: ast.AST, scopes: list[_BoundNames], owner: str) -> None:
-        for target in (one for one in ast.walk(node) if isinstance(one, ast.Attribute | ast.Subscript)):
+        for target in (one for one in nodes_of(node) if isinstance(one, ast.Attribute | ast.Subscript)):
             if isinstance(target.ctx, ast.Load):
                 continue
             if isinstance(target, ast.Attribute):
@@ -411,7 +413,7 @@ def _functions(body: Iterable[ast.AST]) -> Iterator[tuple[_Function, bool]]:
             yield node, in_class and "staticmethod" not in decorated
             continue
         within = in_class or isinstance(node, ast.ClassDef)
-        stack += ((one, within) for one in ast.iter_child_nodes(node))
+        stack += ((one, within) for one in children_of(node))
 
 
 def _is_named(node: ast.AST, name: str) -> bool:

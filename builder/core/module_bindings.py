@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from builder.core.decided_tests import ExpressionReader, decided
+from builder.core.module_syntax import nodes_of
 from builder.core.module_values import ALWAYS, Expression
 
 Target = tuple[str, str | None]
@@ -96,7 +97,7 @@ class Bindings:
     def assign(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
         """Note what is known of the value of names that were bound."""
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        bound = [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+        bound = [one.id for target in targets for one in nodes_of(target) if isinstance(one, ast.Name)]
         self.forget(bound)
         if isinstance(statement, ast.AugAssign):
             return

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from builder.core.decided_tests import FINDERS
-from builder.core.module_syntax import called, names_in
+from builder.core.module_syntax import called, names_in, nodes_of
 from builder.core.module_values import ALWAYS, before, since
 
 _MOST_TEXT = 100
@@ -53,7 +53,7 @@ def _opens_or_raises(function: ast.FunctionDef) -> bool:
     ends = isinstance(last, ast.Raise) or (
         isinstance(last, ast.Return) and isinstance(last.value, ast.Call) and called(last.value) in _OPENERS
     )
-    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and called(one) in _OPENERS]
+    calls = [one for one in nodes_of(function) if isinstance(one, ast.Call) and called(one) in _OPENERS]
     return ends and bool(calls) and bool(arguments)
 
 
@@ -62,10 +62,10 @@ def looked_for(loop: ast.For, every: Iterable[str], after: ast.stmt | None = Non
 
     ``every``: all names in the source; a function that the loop calls may give some of them.
     """
-    breaks = any(isinstance(one, ast.Break) for one in ast.walk(loop))
+    breaks = any(isinstance(one, ast.Break) for one in nodes_of(loop))
     last = loop.orelse[-1] if loop.orelse else after if not breaks else None
     raises = isinstance(last, ast.Raise)
-    calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in ast.walk(loop))
+    calls = any(isinstance(one, ast.Call) and called(one) in _OPENERS for one in nodes_of(loop))
     names = sorted(every) if isinstance(loop.iter, ast.Call) else _libraries([loop.iter])
     return tuple(names) if raises and calls else ()
 
@@ -74,7 +74,7 @@ def mentioned(tree: ast.Module) -> set[str]:
     """Libraries that a source may open anywhere, by names that are written there; ``begin*`` of one whose end
     is put together."""
     found = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and called(node) in _OPENERS and node.args:
             found |= {one for one in _libraries(node.args[:1]) if _LIBRARY.fullmatch(one)}
             first = node.args[0]
@@ -208,7 +208,7 @@ _OF_RE = {"compile", "search", "match", "fullmatch", "split", "findall", "findit
 def newest_syntax(tree: ast.Module) -> int:
     """The minor release of Python that the newest of its statements came with, as far as they tell."""
     needs = 0
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         kind = type(node).__name__
         needs = max(needs, _CAME.get(kind, 0))
         if kind == "arguments" and node.posonlyargs:  # type: ignore[attr-defined]
@@ -273,7 +273,7 @@ def counts_attributes(own: ast.ClassDef) -> bool:
         if not (isinstance(one, ast.FunctionDef) and one.name == "__init_subclass__" and one.args.args):
             continue
         rest = f"set({one.args.args[0].arg}.__dict__)"
-        for node in ast.walk(one):
+        for node in nodes_of(one):
             match node:
                 case ast.Assign(
                     targets=[ast.Name(id=name)],
@@ -290,7 +290,7 @@ def counts_attributes(own: ast.ClassDef) -> bool:
 
 
 def _raises_for(function: ast.FunctionDef, name: str) -> bool:
-    tests = (node for node in ast.walk(function) if isinstance(node, ast.If))
+    tests = (node for node in nodes_of(function) if isinstance(node, ast.If))
     return any(ast.unparse(one.test) == name and isinstance(one.body[-1], ast.Raise) for one in tests)
 
 
@@ -359,7 +359,7 @@ def raised(statement: ast.Raise) -> tuple[str, str]:
         return "", ""
     texts = (
         one.value
-        for one in ast.walk(statement.exc)
+        for one in nodes_of(statement.exc)
         if isinstance(one, ast.Constant) and isinstance(one.value, str)
     )
     text = " ".join(" ".join(texts).split())
@@ -401,9 +401,9 @@ def lets_through(handler: ast.ExceptHandler) -> bool:
     """Whether what is missing ends the import nevertheless."""
     if handler.body and isinstance(handler.body[-1], ast.Raise):
         # nothing before it leaves the handler another way: it is no loop's and no function's
-        turns = [n for n in ast.walk(handler) if isinstance(n, ast.For | ast.While)]
-        inside = {id(n) for one in turns for part in one.body for n in ast.walk(part)}
-        ends = (n for n in ast.walk(handler) if isinstance(n, ast.Return | ast.Continue | ast.Break))
+        turns = [n for n in nodes_of(handler) if isinstance(n, ast.For | ast.While)]
+        inside = {id(n) for one in turns for part in one.body for n in nodes_of(part)}
+        ends = (n for n in nodes_of(handler) if isinstance(n, ast.Return | ast.Continue | ast.Break))
         return all(id(n) in inside and not isinstance(n, ast.Return) for n in ends)
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return all(isinstance(one, ast.Name) and one.id in _STAYS for one in kinds)

@@ -35,9 +35,11 @@ from builder.core.module_syntax import (
     bound_in,
     called,
     changes_module,
+    children_of,
     last_name,
     may_leave,
     names_in,
+    nodes_of,
     parts_of,
     stored_in,
     texts_of,
@@ -170,7 +172,8 @@ class StatementWalk:
         """Functions that make what its ``__getattr__`` gives."""
         self.opens: set[str] = set()
         """Libraries that it may open."""
-        self.typed = bool(_TYPED.search(text))
+        self.typed = "|" in text or bool(_TYPED.search(text))
+        self.yields, self.says_all = "yield" in text, "__all__" in text
         self.after: ast.stmt | None = None
         """The statement that follows, if any."""
         self.turns = 0
@@ -193,7 +196,7 @@ class StatementWalk:
                 or function.decorator_list
             ):
                 continue
-            if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
+            if self.yields and any(isinstance(n, ast.Yield | ast.YieldFrom) for n in nodes_of(function)):
                 continue
             self.out = Collected()
             given = {one.arg for one in _arguments(function.args)}
@@ -249,9 +252,7 @@ class StatementWalk:
             self.anywhere(statement)
             return
         self.public_names(statement)
-        self.evaluate(
-            (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr)), pythons
-        )
+        self.evaluate((part for part in children_of(statement) if isinstance(part, ast.expr)), pythons)
         if isinstance(statement, ast.Raise):
             error, text = raised(statement)
             self.end(statement.lineno, "raise", (text,), pythons, error)
@@ -282,8 +283,10 @@ class StatementWalk:
 
     def public_names(self, statement: ast.stmt) -> None:
         """``__all__``, as far as it is put together of texts."""
-        if self.bound.shadows or not any(
-            isinstance(node, ast.Name) and node.id == "__all__" for node in ast.walk(statement)
+        if (
+            self.bound.shadows
+            or not self.says_all
+            or not any(isinstance(node, ast.Name) and node.id == "__all__" for node in nodes_of(statement))
         ):
             return
         value: ast.expr | None = None
@@ -466,7 +469,7 @@ class StatementWalk:
                 continue
             if isinstance(expression, ast.Constant):
                 continue
-            for node in ast.walk(expression) if not self.within else ():
+            for node in nodes_of(expression) if not self.within else ():
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     self.bound.bind(node.id)
                 elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del) and not self.bound.shadows:
@@ -548,7 +551,7 @@ class StatementWalk:
             self.out.ends.append(Ends(line, kind, tuple(about), error, pythons))
 
     def anywhere(self, statement: ast.AST) -> None:
-        for node in ast.walk(statement):
+        for node in nodes_of(statement):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self.bound.bind(node.id)
             elif isinstance(node, ast.alias):

@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterable, Iterator
 
-from builder.core.lazy_names import MAKERS
-
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+MAKERS = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
+"""Functions that make a ``__getattr__`` of tables: scientific-python's lazy loader, and JAX's."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _QUIET_CALLS = frozenset(
     {
@@ -17,6 +17,47 @@ _QUIET_CALLS = frozenset(
     }
 )
 """Functions that take ``__name__`` and leave the module as it is."""
+
+
+_WITHOUT_NODES = frozenset(
+    {
+        *("arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level"),
+        *("lineno", "module", "n", "op", "ops", "rest", "s", "simple", "tag", "type_comment"),
+    }
+)
+"""Fields of a node that hold texts, numbers, or what has neither fields nor a place: contexts, operators."""
+_FIELDS: dict[type, tuple[str, ...]] = {ast.Constant: ()}
+
+
+def children_of(node: ast.AST) -> list[ast.AST]:
+    """As :func:`ast.iter_child_nodes`, but for contexts and operators, which are a half of all nodes.
+
+    Kept with the node, since one source is walked many times.
+    """
+    kept: list[ast.AST] | None = getattr(node, "kept_children", None)
+    if kept is not None:
+        return kept
+    kind = type(node)
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = tuple(name for name in node._fields if name not in _WITHOUT_NODES)
+    found: list[ast.AST] = []
+    for name in fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    node.kept_children = found  # type: ignore[attr-defined]
+    return found
+
+
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """A node and all below it, as :func:`children_of` has them, in the order of :func:`ast.walk`."""
+    found = [tree]
+    for node in found:
+        found += children_of(node)
+    return found
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -85,7 +126,7 @@ def _evaluated(node: ast.AST) -> Iterable[ast.AST]:
         return [node.generators[0].iter]
     if isinstance(node, ast.Lambda):
         return [one for one in (*node.args.defaults, *node.args.kw_defaults) if one is not None]
-    return ast.iter_child_nodes(node)
+    return children_of(node)
 
 
 def bound_in(statement: ast.AST) -> set[str]:
@@ -93,7 +134,7 @@ def bound_in(statement: ast.AST) -> set[str]:
     if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
         return {statement.name}
     found: set[str] = set()
-    for node in ast.walk(statement):
+    for node in nodes_of(statement):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
         elif isinstance(node, ast.alias):
@@ -117,7 +158,7 @@ def stored_in(statement: ast.ClassDef | ast.FunctionDef) -> set[str]:
         elif isinstance(node, ast.alias):
             found.add(node.asname or node.name.partition(".")[0])
         elif not isinstance(node, ast.Constant):
-            stack += ast.iter_child_nodes(node)
+            stack += children_of(node)
     return found
 
 
@@ -129,7 +170,7 @@ def may_leave(statement: ast.stmt) -> bool:
         if isinstance(node, ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Assert):
             return True
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda, ast.expr)):
-            stack += ast.iter_child_nodes(node)
+            stack += children_of(node)
     return False
 
 

@@ -1,6 +1,5 @@
 """Comparing versions of CUDA, cuDNN, drivers and Python, which are dotted numbers of unequal length."""
 
-import copy
 import functools
 import re
 from collections.abc import Iterable
@@ -145,7 +144,12 @@ def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
 
 def without_marker(parsed: Requirement) -> str:
     """``numpy>=2; python_version > "3.9"`` → ``numpy>=2``."""
-    plain = copy.copy(parsed)
+    return str(parsed) if parsed.marker is None else _without_marker(str(parsed))
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_marker(text: str) -> str:
+    plain = Requirement(text)
     plain.marker = None
     return str(plain)
 

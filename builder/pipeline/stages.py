@@ -74,12 +74,9 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     """
     readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.go_on()
-    cell_run.progress("reading what the wheels are linked with", quiet=False)
+    cell_run.progress("reading what the wheels are linked with, and what their modules import", quiet=False)
     index = context.sources.index.with_extra(pinned.cell.index)
-    readings.read_links(pinned.wheels, index)
-    cell_run.go_on()
-    cell_run.progress("reading what their modules import", quiet=False)
-    lacking = readings.read_imports(pinned.cell, pinned, index)
+    _, lacking = readings.read_proofs(pinned.cell, pinned.wheels, pinned.base, index)
     truth = readings.with_proofs(readings.truth(pinned.cell, pinned), pinned.wheels, lacking)
     if truth.unproven is not None:
         cell_run.note(f"not wholly proven that the wheels load: {truth.unproven}", warning=True)

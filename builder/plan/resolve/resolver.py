@@ -45,6 +45,8 @@ OF_NUMPY = ("numpy", "package-numpy")
 _BY_VERSIONS = tuple(rule for rule in OF_SET if rule not in {"links", "imports"})
 """Rules of a set that the versions of its wheels answer, without their files."""
 _AT_ONCE = 4
+_BETWEEN_NOTES = 5.0
+"""Seconds before a wheel that is read is named: of a hundred most take less."""
 _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
@@ -136,9 +138,20 @@ class _Files:
     """Reads the wheels of sets, and judges these by their files, until one stands."""
 
     def __init__(self, index: Index, note: Callable[[str], None], driver: str | None) -> None:
-        self.index, self.note, self.driver, self.readings = index, note, driver, ReadingCache()
+        self.index, self.driver = index, driver
+        self.readings = ReadingCache(note=self.tell)
+        self.said, self.last, self.told = note, "", 0.0
         self.read, self.stands = 0, False
         self.seconds = 0.0
+
+    def note(self, text: str) -> None:
+        self.last, self.told = text, time.monotonic()
+        self.said(text)
+
+    def tell(self, text: str) -> None:
+        """Note what is under way, if it is another thing than some seconds ago."""
+        if text != self.last and time.monotonic() - self.told > _BETWEEN_NOTES:
+            self.note(text)
 
     @property
     def ended(self) -> bool:

@@ -274,6 +274,8 @@ def _end_of_stream(data: bytes) -> bytes:
     for start in range(0, len(data), _STEP):
         for content in shifted:
             for found in _BLOCK.finditer(content, start, start + _STEP + 1):
+                if not _has_code(content, found.start()):
+                    continue
                 first = _unpacked_after(_PAST[0], content[found.start() : found.start() + _STEP])
                 first = _unpacked_after(_PAST[0], content[found.start() :], ends=True) if first else b""
                 if first:
@@ -282,6 +284,26 @@ def _end_of_stream(data: bytes) -> bytes:
                     same = ((apart & -apart).bit_length() - 1) // 8 if apart else len(first)
                     return first[len(first) - same :]
     return b""
+
+
+_SHARES = tuple(
+    sum(128 >> length for length in (number & 7, number >> 3 & 7, number >> 6 & 7, number >> 9) if length)
+    for number in range(1 << 12)
+)
+"""The share of all codes, of 128, that four lengths of three bits take together."""
+
+
+def _has_code(content: bytes, at: int) -> bool:
+    """Whether the first code of a block is complete: of one that is not, zlib says so at once, but an object
+    of zlib's takes ten times as long (``inftrees.c``; RFC 1951, section 3.2.7).
+    """
+    head = int.from_bytes(content[at + 1 : at + 10], "little") >> 5  # HCLEN, and up to 19 lengths
+    lengths = head >> 4 & (1 << 3 * ((head & 15) + 4)) - 1
+    shares = 0
+    while lengths:
+        shares += _SHARES[lengths & 4095]
+        lengths >>= 12
+    return shares == 128
 
 
 def _unpacked_after(past: bytes, data: bytes, *, ends: bool = False) -> bytes:

@@ -145,6 +145,8 @@ _PIECE = 1 << 16
 _SENT = 128 << 10
 """Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
 must go out within the time limit of connecting, 5 s, on a slow line, too."""
+_CONNECTIONS = 16
+"""Connections to one server that are kept for the next request."""
 _REASONS = {
     "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
     "Network is unreachable|No route to host": "no network leads there",
@@ -342,7 +344,7 @@ class _Adapter(HTTPAdapter):
             respect_retry_after_header=False,
             raise_on_status=False,
         )
-        super().__init__(max_retries=again)
+        super().__init__(max_retries=again, pool_maxsize=_CONNECTIONS)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, blocksize=_SENT, **options)
@@ -385,7 +387,8 @@ class _Session(requests.Session):
 
 @dataclass(kw_only=True)
 class Client:
-    """One ``requests`` session a thread; sessions are not promised to be safe across threads.
+    """One ``requests`` session a thread, since they are not promised to be safe across threads, over
+    connections that are kept for all.
 
     Proxies and ``.netrc`` come from the environment, as in every program built on ``requests``, certificate
     authorities as of :func:`~builder.sources.net.http.authorities`.
@@ -404,6 +407,9 @@ class Client:
 
     def __post_init__(self) -> None:
         self._local = threading.local()
+        connecting = self.retries if self.connection_retries is None else self.connection_retries
+        # urllib3's pools are made for threads: what one has connected to, the next need not look up
+        self._adapter = _Adapter(retries=self.retries, connection_retries=connecting, backoff=self.backoff)
         self._silent: dict[str, requests.RequestException] = {}
         """Servers that were given up, each with its failure."""
 
@@ -440,8 +446,6 @@ class Client:
             session.verify = str(known)
         session.proxies.update(self.proxies)
         session.max_redirects = 10
-        connecting = self.retries if self.connection_retries is None else self.connection_retries
-        adapter = _Adapter(retries=self.retries, connection_retries=connecting, backoff=self.backoff)
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
+        session.mount("https://", self._adapter)
+        session.mount("http://", self._adapter)
         return session

@@ -1,18 +1,22 @@
 # ruff: noqa: E501  # sources of modules
 """The proof by imports on made-up wheels: what it decides, and all forms of which it says nothing."""
 
+import ast
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from builder.core import module_statements, module_syntax
 from builder.core.decided_tests import decided
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
 from builder.core.import_set import ImportSet, wheel_files
 from builder.core.module_additions import LARGEST
 from builder.core.module_names import names_of
+from builder.core.module_syntax import nodes_of
 from builder.core.module_values import ALWAYS, UNREAD, Effects, ModuleNames
 
 Files = dict[str, str]
@@ -1033,3 +1037,12 @@ def test_a_source_beside_its_compiled_bytes_is_read(paths: tuple[str, ...]) -> N
     """tensorboardX 2.0 brings both of its generated modules."""
     assert wheel_files("pkg", "1.0", paths).modules == {"pkg.m": "pkg/m.py"}
     assert wheel_files("pkg", "1.0", ["pkg/m.pyc"]).modules == {"pkg.m": None}
+
+
+def test_a_tree_is_walked_as_by_ast_but_for_contexts_and_operators() -> None:
+    """Of sources of each kind of statement: this test's own, and those of the walk."""
+    left_out = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+    for file in (__file__, module_syntax.__file__, module_statements.__file__, ast.__file__):
+        tree = ast.parse(Path(file).read_bytes())
+        for start in (tree, *tree.body[:40]):
+            assert nodes_of(start) == [one for one in ast.walk(start) if not isinstance(one, left_out)]

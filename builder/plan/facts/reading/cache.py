@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -49,11 +50,20 @@ _SCHEMA = 1
 class ReadingCache:
     """Earlier readings of wheels and bases in the user's cache.
 
-    Only :meth:`read_links`, :meth:`read_imports` and :meth:`read_set` ask the network.
+    Only :meth:`read_links`, :meth:`read_imports`, :meth:`read_proofs` and :meth:`read_set` ask the network.
     """
 
-    def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
-        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
+    def __init__(
+        self,
+        *,
+        mirrors: Mapping[str, str] | None = None,
+        cache: Path | None = None,
+        note: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it. ``note`` is
+        told each wheel that is read, in the thread that reads it.
+        """
+        self._note = note
         folder = cache or resources.cache()
         self._folder = folder
         self.wheel_folder = folder / "wheelfacts"
@@ -95,7 +105,7 @@ class ReadingCache:
         """Bring what is known of these wheels' libraries into the cache; the bytes that it took."""
         from builder.plan.facts.reading.wheel_links_read import read_links
 
-        return read_links(wheels, index, cache=self.wheel_folder)
+        return read_links(wheels, index, cache=self.wheel_folder, note=self._note)
 
     def imports_of(self, cell: Cell, pinned: Pinned) -> ImportsProof:
         """The names that imports of the cell's packages lack, by the kept readings of the lock's modules."""
@@ -109,22 +119,33 @@ class ReadingCache:
         """
         return self._read_imports(cell, pinned.wheels, pinned.base, index)
 
+    def read_proofs(
+        self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
+    ) -> tuple[int, ImportsProof]:
+        """:meth:`read_links` and :meth:`read_imports` at once: one waits for servers and unpacks, the other
+        parses.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            links = beside.submit(self.read_links, wheels, index)
+            imports = self._read_imports(cell, wheels, base, index)
+        return links.result(), imports
+
     def _read_imports(
         self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
     ) -> ImportsProof:
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
-        read = opener(index, self._folder)
+        read = opener(index, self._folder, self._note)
         return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
         """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Its
         system has the libraries of a bare Debian or Ubuntu, and those of the cell's ``apt``.
         """
-        self.read_links(wheels, index)
+        _, imports = self.read_proofs(cell, wheels, None, index)
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
-        return self.with_proofs(truth, wheels, self._read_imports(cell, wheels, None, index))
+        return self.with_proofs(truth, wheels, imports)
 
     def known_links(self, cell: Cell, wheels: Sequence[Wheel]) -> Truth:
         """As :meth:`read_set`, of the wheels' libraries alone that were read before; no index is asked."""

@@ -100,8 +100,8 @@ def read_cells(
     truths, linked = [], 0
     for cell, pinned in pairs if deep else ():
         if pinned is not None:
-            linked += readings.read_links(pinned.wheels, index.with_extra(cell.index))
-            readings.read_imports(cell, pinned, index.with_extra(cell.index))
+            wider = index.with_extra(cell.index)
+            linked += readings.read_proofs(cell, pinned.wheels, pinned.base, wider)[0]
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)

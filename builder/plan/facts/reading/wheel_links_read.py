@@ -68,7 +68,13 @@ _OF_NVIDIA = ("libcu", "libnv", "libnpp", "libnccl")
 framework's, all others are read, too."""
 
 
-def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = None) -> int:
+def read_links(
+    wheels: Iterable[Wheel],
+    index: Index,
+    *,
+    cache: Path | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> int:
     """Bring what is known of these wheels' libraries into the cache; the bytes that it took.
 
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
@@ -77,6 +83,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, LINKS, cache)) is None]
 
     def one(wheel: Wheel) -> int:
+        note(f"reading the libraries of {wheel.name} {wheel.version}")
         try:
             with item(wheel.file):
                 return _read(wheel, index, cache)

@@ -56,6 +56,7 @@ _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
 _ESCAPED = re.compile(rb"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])\w*)+")
 """Letters in a text behind escapes of Python's:
@@ -300,6 +301,8 @@ class _Shelved:
         self.known = self._load()
         self.sources: WheelSources | None = None
         self.words: frozenset[bytes] | None = None
+        self.texts: dict[str, frozenset[bytes] | None] = {}
+        """The names in compiled modules."""
         self.seen: dict[str, ModuleNames | None] = {}
         self.unread = False
         """Whether a module that an import comes to could not be read, or a source that may add to one."""
@@ -406,12 +409,16 @@ class _Shelved:
         """Whether a compiled module has a name."""
         key = f"{module}:{name}:compiled"
         if key not in self.answers and (sources := self.opened()) is not None:
-            stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
-            path = next((one for one in self.paths if stem.fullmatch(one)), None)
-            content = sources.read(path) if path is not None else None
-            if path is not None and content is None:
-                return None
-            self.answers[key], self.new = _has_name(content, name) if content is not None else None, True
+            if module not in self.texts:  # a module of ten megabytes can be asked for a hundred names
+                stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
+                path = next((one for one in self.paths if stem.fullmatch(one)), None)
+                content = sources.read(path) if path is not None else None
+                if path is not None and content is None:
+                    return None
+                self.texts[module] = _names_of_cython(content) if content is not None else None
+            texts = self.texts[module]
+            known = texts is not None and name.isascii()
+            self.answers[key], self.new = name.encode() in (texts or ()) if known else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
 
@@ -464,8 +471,8 @@ class _Shelved:
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
 
 
-def _has_name(content: bytes, name: str) -> bool | None:
-    """Whether a module that Cython compiled may have a name; None if nobody knows.
+def _names_of_cython(content: bytes) -> frozenset[bytes] | None:
+    """The names that a module which Cython compiled may have; None if nobody knows.
 
     Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
     ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
@@ -473,7 +480,7 @@ def _has_name(content: bytes, name: str) -> bool | None:
     """
     if b"\0__test__\0" not in content or b"from-import-*" in content:
         return None
-    return re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"\0", content) is not None
+    return frozenset(_WORD_ENDED.findall(content))
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -31,8 +31,10 @@ _MOST_HELD = 512 << 20
 """Packed bytes of all wheels' sources that are held at a time."""
 
 
-def opener(index: Index, cache: Path) -> Opener:
-    """Opens wheels: from ``cache`` if they were downloaded, else on the index."""
+def opener(index: Index, cache: Path, note: Callable[[str], None] = lambda _text: None) -> Opener:
+    """Opens wheels: from ``cache`` if they were downloaded, else on the index, of which ``note`` is told each
+    source.
+    """
     held, waited = [0], [0.0]
 
     def opened(wheel: Wheel) -> WheelSources | None:
@@ -45,7 +47,8 @@ def opener(index: Index, cache: Path) -> Opener:
                 archive = RemoteZip(
                     url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST
                 )
-                return _Remote(archive, held, waited)
+                label = f"reading the modules of {wheel.name} {wheel.version}"
+                return _Remote(archive, held, waited, lambda: note(label))
         except (CellError, UnknownError, requests.RequestException):
             return None
 
@@ -130,8 +133,10 @@ class _Local:
 class _Remote:
     """All sources are fetched at once, and held packed. ``waited``: the seconds that all wheels took."""
 
-    def __init__(self, archive: RemoteZip, held: list[int], waited: list[float]) -> None:
-        self.archive, self.held, self.waited = archive, held, waited
+    def __init__(
+        self, archive: RemoteZip, held: list[int], waited: list[float], tell: Callable[[], None]
+    ) -> None:
+        self.archive, self.held, self.waited, self.tell = archive, held, waited, tell
         if waited[0] > _SECONDS:
             raise UnknownError(f"the others took {_SECONDS} s")
         started = time.monotonic()
@@ -148,6 +153,7 @@ class _Remote:
         entry = self.entries.get(path)
         if entry is None:
             return None
+        self.tell()
         try:
             if not _is_source(entry):
                 return self.archive.content(entry) if entry.file_size <= _LARGEST else None

@@ -151,8 +151,16 @@ class PackageRow(Row):
 
     def asks(self, name: str) -> tuple[Requirement, ...]:
         """Its requirements of one distribution."""
-        lines = (requirement(line) for line in self.requires if line.startswith(name))
-        return tuple(one for one in lines if one is not None and canonical(one.name) == name)
+        return self._asked.get(name, ())
+
+    @functools.cached_property
+    def _asked(self) -> Mapping[str, tuple[Requirement, ...]]:
+        found: dict[str, tuple[Requirement, ...]] = {}
+        for line in self.requires:
+            one = requirement(line)
+            if one is not None and line.startswith(name := canonical(one.name)):
+                found[name] = (*found.get(name, ()), one)
+        return found
 
     @functools.cached_property
     def _sources(self) -> Mapping[str, Source]:

@@ -469,6 +469,24 @@ def test_two_that_read_one_wheel_at_once_keep_what_both_have_read(tmp_path) -> N
     assert _Shelved(locked, tmp_path, None).kept.keys() == {"one", "two"}
 
 
+def test_a_compiled_module_is_fetched_once_for_all_names_that_are_asked_of_it(tmp_path) -> None:
+    """NumPy's is of three megabytes, and fifteen names reached the limit of what is read of a wheel."""
+    shelf = Shelf(wheel("giver", "1.0", {"giver/inner.so": b"\0__test__\0one\0two\0x\xe9\0"}))
+    (locked,) = shelf.wheels()
+    told = list[str]()
+    one = _Shelved(locked, tmp_path, opener(shelf, tmp_path, told.append))  # type: ignore[arg-type]
+    sources = one.opened()
+    assert sources is not None
+    fetched, read = list[str](), sources.read
+    sources.read = lambda path: (fetched.append(path), read(path))[1]  # type: ignore[method-assign]
+    asked = ("one", "two", "wo", "three", "x\xe9")
+    assert [one.compiled("giver.inner", name) for name in asked] == [True, True, False, False, None]
+    assert fetched == ["giver/inner.so"]
+    one.keep()
+    kept = _Shelved(locked, tmp_path, None)
+    assert [kept.compiled("giver.inner", name) for name in asked] == [True, True, False, False, None]
+
+
 def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
     shelf = Shelf(
         {
