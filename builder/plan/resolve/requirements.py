@@ -629,11 +629,9 @@ def _refuse_other(path: Path, text: str) -> None:
     found = next(by_name, None) or next(by_text, None)
     if found is not None:
         hint = found.hint.replace("FILE", str(path))
-        extras = re.findall(
-            r'"([\w.-]+)"', "".join(re.findall(r"^provides-extras = (\[[^\]]*\])", text, re.MULTILINE))
-        )
-        if (
-            extras and "`uv export " in hint
-        ):  # without an extra its packages are left out, as a build for CUDA
-            hint = f"{hint}; of the project's extras ({', '.join(extras)}) each by --extra NAME before -o"
+        extras = re.search(r"^provides-extras = \[([^\]]*)\]", text, re.MULTILINE)
+        if extras is not None and "`uv export " in hint:
+            # without an extra its packages are left out, as a build for CUDA
+            names = ", ".join(re.findall(r"[\w.-]+", extras[1]))
+            hint = f"{hint}; of the project's extras ({names}) each by --extra NAME before -o"
         raise UsageError(f"{path} is no requirements file: it is {found.what}", hint=hint)
