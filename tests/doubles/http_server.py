@@ -5,12 +5,14 @@ A double is a function from :class:`Request` to :class:`Answer`, or a table of t
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import socketserver
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, BinaryIO, Self
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -143,20 +145,35 @@ class Server:
     def stop(self) -> None:
         self._http.shutdown()
         self._http.server_close()
+        for connection in self._http.connections:
+            with contextlib.suppress(OSError):  # the client closed it
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         if self.failures:
             raise ExceptionGroup("the double of a server failed", self.failures)
 
 
-class _OnPort(ThreadingHTTPServer):
+class _KeepsConnections(socketserver.ThreadingMixIn):
+    """Knows its connections: a server that is gone answers on none that a client kept."""
+
     daemon_threads = True
 
+    def __init__(self, *args: Any) -> None:
+        self.connections: list[socket.socket] = []
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.append(request)
+        super().process_request(request, client_address)
+
+
+class _OnPort(_KeepsConnections, HTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Nothing: clients that hang up or are killed are a part of some tests."""
 
 
-class _OnSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
+class _OnSocket(_KeepsConnections, socketserver.UnixStreamServer):
+    """On a Unix socket."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -539,6 +539,42 @@ def ends(
     return [one.ends for one in proof(taker, "", python=python, whole=True, wheels=wheels) if one.ends]
 
 
+FINDS = {
+    "spec": "import importlib\ndef is_it_there():\n    return importlib.util.find_spec({!r}) is not None\n",
+    "kept": "from importlib.util import find_spec\n_is = find_spec({!r}) is not None\ndef is_it_there():\n"
+    "    'Whether it is there.'\n    return _is\n",
+    "cached": "import functools\nfrom importlib import util\n@functools.lru_cache()\ndef is_it_there():\n"
+    "    return util.find_spec({!r}) is not None and is_too()\ndef is_too():\n    return True\n",
+    "passed on": "import importlib.util\ndef is_first():\n    return bool_ and True\n"
+    "def is_second():\n    return importlib.util.find_spec({!r}) is not None\ndef is_it_there():\n"
+    "    return is_second()\n",
+}
+
+
+@pytest.mark.parametrize("way", FINDS)
+def test_what_a_function_says_that_looks_for_a_module_decides(way) -> None:
+    """As bitsandbytes 0.44 does, which takes ``triton.ops`` where there is a Triton."""
+
+    def lacked(name: str, test: str) -> list[str]:
+        main = f"from taker.look import is_it_there\nif {test}:\n    from giver import gone\n"
+        files = {"taker/__init__.py": main, "taker/look.py": FINDS[way].format(name)}
+        return lacks(files, "here = 1\n", whole=True)
+
+    known = way != "cached"
+    assert lacked("giver", "is_it_there()") == (["giver.gone"] if known else [])
+    assert lacked("giver", "not is_it_there()") == []
+    assert lacked("absent", "is_it_there()") == []
+    assert lacked("absent", "not is_it_there()") == ["giver.gone"]
+
+
+def test_functions_that_ask_each_other_decide_nothing() -> None:
+    source = "def is_a():\n    return is_b()\ndef is_b():\n    return is_a()\nif is_a():\n    from giver import gone"
+    assert lacks(source, "here = 1\n", whole=True) == []
+    shadowed = "import importlib.util\ndef is_it():\n    return importlib.util.find_spec('giver')\n"
+    call = "def f(is_it):\n    if is_it():\n        from giver import gone\nf(None)\n"
+    assert lacks(shadowed + call, "here = 1\n", whole=True) == []
+
+
 VERSIONED: dict[tuple[str, str], Files] = {
     ("one", "1.26.4"): {
         "one/__init__.py": "from .version import __version__\n",
