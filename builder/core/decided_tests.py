@@ -125,7 +125,7 @@ class UnknownValueError(Exception):
 
 _PARSERS = {"parse", "parse_version", "Version", "LooseVersion", "StrictVersion", "digit_version", "V"}
 _PARTS = {"major", "minor", "micro", "release", "base_version", "public"}
-_LEAVES = {"of", "installed", "library"}
+_LEAVES = {"of", "installed", "library", "found", "result"}
 _UNKNOWN: Expression = ["?"]
 
 
@@ -217,11 +217,14 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 class ExpressionReader:
     """Translates the expressions of a source. ``names``: the values of names; ``module``: the dotted names
-    that a chain of names certainly stands for, empty if it may be another thing."""
+    that a chain of names certainly stands for, empty if it may be another thing; ``shadowed``: whether the
+    function, or the class, that the expression is in binds a name."""
 
-    def __init__(self, module: Callable[[tuple[str, ...]], set[str]]) -> None:
+    def __init__(
+        self, module: Callable[[tuple[str, ...]], set[str]], shadowed: Callable[[str], bool]
+    ) -> None:
         self.names: dict[str, Expression] = {}
-        self.module = module
+        self.module, self.shadowed = module, shadowed
 
     def read(self, node: ast.expr) -> Expression | None:
         answer: Expression | None = None
@@ -238,6 +241,10 @@ class ExpressionReader:
                 answer = self._attribute(node, inner, attribute)
             case ast.Call(args=[first, *_]):
                 answer = self._call(node, first)
+            case ast.Call(func=function, keywords=[]):
+                chain = names_in(function)
+                asked = bool(chain) and not self.shadowed(chain[0]) and _SAYS_WHETHER.match(chain[-1])
+                answer = ["result", *chain] if asked else None
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 denied = self.read(operand)
                 answer = ["not", denied] if denied is not None else None
@@ -277,6 +284,9 @@ class ExpressionReader:
             return self._installed(node, first)
         if name in FINDERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
             return ["library", first.value]
+        if name == "find_spec" and self.module(names_in(node.func)) == {"importlib.util.find_spec"}:
+            text = first.value if isinstance(first, ast.Constant) else None
+            return ["found", text] if isinstance(text, str) and text.isidentifier() else None
         if name == "tuple" and (found := _NUMBERS.fullmatch(ast.unparse(node))):
             inner = self.read(ast.parse(found["of"] or found["each"], mode="eval").body)
             return ["first", int(found["count"] or found["most"]), inner] if inner is not None else None
@@ -318,3 +328,5 @@ METADATA = {
 
 
 FINDERS = {"find_library", "_find_library"}
+_SAYS_WHETHER = re.compile(r"_?(?:is|has)_")
+"""Functions that others call without arguments to know what is installed: ``is_triton_available()``."""

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-
-from packaging.version import Version
+from functools import partial
+from typing import Any
 
 from builder.core import python_names
 from builder.core.decided_tests import UnknownValueError, leaves, value
@@ -215,43 +215,67 @@ class Outcomes:
         self, module: str, found: ModuleNames, branch: DecidedTest, outcome: Executed, depth: int
     ) -> None:
         """Take the branch of a test that the set decides."""
-        answer = self._answer(found, branch.test)
+        answer = self._answer(module, found, branch.test)
         if answer is None:
             return
         inner = Executed()
         self._take(module, found, branch.true if answer else branch.false, inner, depth)
         outcome.executed.extend(inner.executed)
-        giver, library = self._decides(found, branch.test)
+        giver, library = self._decides(module, found, branch.test)
         for one in inner.lacks:
             ours = bool(one.ends) and one.giver == self.every.owner(module)
             text = _opens(library) if library else one.ends
             outcome.lacks.append(replace(one, giver=giver, ends=text, library=library) if ours else one)
 
-    def _answer(self, found: ModuleNames, test: Expression) -> bool | None:
-        """Whether a test holds in this set; None if nobody knows."""
-
-        def leaf(expression: Expression) -> str | Version | None:
-            kind, *names = expression
-            if kind == "library" and self.every.library(names[0]) is False:
-                return None
-            wheel = self.every.wheel(canonical(names[0])) if kind == "installed" else None
-            text = self.every.version_of(found, names) if kind == "of" else wheel.version if wheel else None
-            if text is None:
-                raise UnknownValueError
-            return text
-
+    def _answer(self, module: str, found: ModuleNames, test: Expression) -> bool | None:
+        """Whether a test of a module holds in this set; None if nobody knows."""
         try:
-            return bool(value(test, leaf))
+            return bool(value(test, partial(self._leaf, module, found, depth=0)))
         except UnknownValueError:
             return None
 
-    def _decides(self, found: ModuleNames, test: Expression) -> tuple[str, str]:
+    def _leaf(self, module: str, found: ModuleNames, expression: Expression, *, depth: int) -> Any:
+        """A value that the set decides. Raises UnknownValueError."""
+        kind, *names = expression
+        answer: Any = None
+        match kind:
+            case "library" if self.every.library(names[0]) is False:
+                return None
+            case "found" if self.every.lacks_module(names[0]) is not None:
+                return None
+            case "found":
+                answer = self.every.there(names[0]) or None
+            case "installed":
+                wheel = self.every.wheel(canonical(names[0]))
+                answer = wheel.version if wheel is not None else None
+            case "of":
+                answer = self.every.version_of(found, names)
+            case "result" if (at := self._result(module, found, names)) is not None and depth < _MOST_CALLS:
+                return value(at[2], partial(self._leaf, at[0], at[1], depth=depth + 1))
+        if answer is None:
+            raise UnknownValueError
+        return answer
+
+    def _result(
+        self, module: str, found: ModuleNames, chain: Sequence[str]
+    ) -> tuple[str, ModuleNames, Expression] | None:
+        """The module that defines a function, and what it returns there; None if nobody knows."""
+        there, name = self.every.defined(module, found, chain) or ("", "")
+        of = self.every.names(there)
+        return (there, of, of.results[name]) if of is not None and name in of.results else None
+
+    def _decides(self, module: str, found: ModuleNames, test: Expression, depth: int = 0) -> tuple[str, str]:
         """The distribution whose release decides a test, or the library that does."""
-        kind, name, *_ = next(leaves(test))
-        if kind == "library":
-            return "", name
-        if kind == "installed":
-            return canonical(name), ""
+        kind, name, *_ = leaf = next(leaves(test))
+        match kind:
+            case "library":
+                return "", name
+            case "installed":
+                return canonical(name), ""
+            case "found":
+                return self.every.owner(name) or "", ""
+            case "result" if (at := self._result(module, found, leaf[1:])) and depth < _MOST_CALLS:
+                return self._decides(*at, depth + 1)
         return (self.every.owner(found.bound[name][0]) or "") if name in found.bound else "", ""
 
     def _call(self, module: str, found: ModuleNames, call: Called, outcome: Executed, depth: int) -> None:

@@ -31,7 +31,7 @@ class Bindings:
         """Names of each class body, or function, that the statement is in."""
         self.never = False
         """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
-        self.values = ExpressionReader(self.dotted)
+        self.values = ExpressionReader(self.dotted, self.is_shadowed)
         """Values that the wheels of a set decide."""
         self.flags: dict[str, tuple[int, int]] = {}
         """The Pythons on which a name that is bound once is true, and those on which it is false."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from builder.core import python_names
+from builder.core.decided_tests import ExpressionReader, asks
 from builder.core.lazy_names import names_given, names_gone, names_made, of_module, own_names
 from builder.core.module_additions import LARGEST, additions_of, old_finders
 from builder.core.module_bindings import Target
@@ -20,6 +21,7 @@ from builder.core.module_values import (
     UNREAD,
     Effects,
     Ends,
+    Expression,
     ModuleNames,
     Signature,
     before,
@@ -160,6 +162,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         hashless=classes(lambda one: has_no_hash(one, bound.dotted)),
         strict=classes(counts_attributes),
         versions={name: version for name, version in bound.versions.items() if name not in bound.again},
+        results={name: told for name, one in once.items() if (told := _result_of(one, bound.values))},
         opens=frozenset(walk.opens),
         raises="raise" in text and "Error" in text and _RAISES.search(text) is not None,
     )
@@ -224,6 +227,19 @@ def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
             keys = [key.value for key in one.value.keys if isinstance(key, ast.Constant)]
             found[name] = tuple(key for key in keys if isinstance(key, str))
     return found
+
+
+def _result_of(own: ast.stmt, values: ExpressionReader) -> Expression | None:
+    """The value that a function without arguments returns by its only statement, if the set decides it."""
+    if not isinstance(own, ast.FunctionDef) or ast.unparse(own.args):
+        return None
+    if not {last_name(getattr(one, "func", one)) for one in own.decorator_list} <= {"cache", "lru_cache"}:
+        return None
+    match own.body:
+        case [ast.Return(value=given)] | [ast.Expr(value=ast.Constant()), ast.Return(value=given)] if given:
+            found = values.read(given)
+            return found if found is not None and asks(found) else None
+    return None
 
 
 def _signature_of(own: ast.stmt) -> Signature | None:

@@ -209,6 +209,8 @@ class ModuleNames:
     """Classes that refuse a class of them for the attributes that Python 3.13 gives it."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Names that are bound once, to a text that begins as a version does."""
+    results: Mapping[str, Expression] = field(default_factory=dict)
+    """What functions without arguments return, if the wheels of a set decide that."""
     raises: bool = False
     """Whether it raises an ImportError somewhere by itself."""
     opens: frozenset[str] = frozenset()
@@ -236,6 +238,7 @@ class ModuleNames:
             sorted(self.hashless),
             sorted(self.strict),
             dict(self.versions),
+            dict(self.results),
             sorted(self.opens),
             int(self.raises),
         ]
@@ -255,6 +258,7 @@ class ModuleNames:
             hashless,
             strict,
             versions,
+            results,
             opens,
             raises,
         ) = rest
@@ -282,6 +286,7 @@ class ModuleNames:
             hashless=frozenset(hashless),
             strict=frozenset(strict),
             versions=dict(versions),
+            results=dict(results),
             opens=frozenset(opens),
             raises=bool(raises),
         )
