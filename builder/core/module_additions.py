@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from builder.core.module_syntax import children_of, nodes_of
+from builder.core.module_syntax import children_of, last_name, nodes_of
 
 LARGEST = 2 << 20
 """Bytes of a module that is read."""
@@ -220,10 +220,14 @@ class _AddingWalk:
         self.finder = ""
         self.replaced = False
         self.passed: set[tuple[str, str]] = set()
+        self.listed: dict[str, str] = {}
+        """Variables that are modules of a package in turn, and the names of those, as of :meth:`named`."""
 
     def scope(self, body: Sequence[ast.AST], scopes: list[_BoundNames], owner: str = "") -> None:
         """``owner``: the first argument of a method, which is its object."""
         for node in _inside(body):
+            if isinstance(node, ast.For):
+                self.lists(node)
             if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.With):
                 self.stores(node, scopes, owner)
             elif isinstance(node, ast.Call):
@@ -238,6 +242,17 @@ class _AddingWalk:
                 [*scopes, _BoundNames(inner, self.package, node)],
                 first[0].arg if method and first else owner,
             )
+
+    def lists(self, loop: ast.For) -> None:
+        """A loop over ``pkgutil.iter_modules(path, prefix)``: each name begins with the prefix."""
+        match loop:
+            case ast.For(
+                target=ast.Tuple(elts=[_, ast.Name(id=name), _]),
+                iter=ast.Call(func=function, args=given, keywords=words),
+            ) if last_name(function) in {"iter_modules", "walk_packages"}:
+                prefix = [*given[1:], *(one.value for one in words if one.arg == "prefix")]
+                if begin := self.named(prefix[0]) if prefix else None:
+                    self.listed[name] = f"{begin.removesuffix('*')}*"
 
     def stores(self, node: ast.AST, scopes: list[_BoundNames], owner: str) -> None:
         for target in (one for one in nodes_of(node) if isinstance(one, ast.Attribute | ast.Subscript)):
@@ -279,6 +294,8 @@ class _AddingWalk:
         """The name of a module, as :func:`is_named` has it; None if nothing of it is known."""
         if isinstance(node, ast.Name) and node.id in {"__name__", "__package__"}:
             return self.module if node.id == "__name__" else self.package
+        if isinstance(node, ast.Name) and node.id in self.listed:
+            return self.listed[node.id]
         if isinstance(node, ast.JoinedStr | ast.BinOp):
             first = node.left if isinstance(node, ast.BinOp) else node.values[0]
             inner = first.value if isinstance(first, ast.FormattedValue) else first

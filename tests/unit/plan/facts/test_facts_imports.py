@@ -747,6 +747,11 @@ def test_own_imports_come_to_what_a_package_s_import_does_not(cell, tmp_path) ->
     )
 
 
+LISTED = (
+    "import pkgutil\nfor _, one, _ in pkgutil.iter_modules(__path__, {}):\n    sys.modules[one] = object()"
+)
+
+
 @pytest.mark.parametrize(
     ("put", "is_refused"),
     [
@@ -755,12 +760,24 @@ def test_own_imports_come_to_what_a_package_s_import_does_not(cell, tmp_path) ->
         ("sys.modules[__name__ + '.editor'] = object()", False),
         ("for one in sys.argv:\n    sys.modules[f'giver.{one}'] = object()", False),
         ("for one in sys.argv:\n    sys.modules[one] = object()", False),
+        (LISTED.format("__name__ + '.'"), False),
+        (LISTED.format("prefix"), False),
+        (LISTED.format(""), False),
     ],
 )
 def test_a_module_that_is_put_among_the_interpreter_s_may_be_meant(cell, tmp_path, put, is_refused) -> None:
     giver = wheel("giver", "2.0", {"giver/__init__.py": f"import sys\n{put}\n"})
     found = judged(own(cell, "giver.editor"), tmp_path, giver, base=rootfs())
     assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
+def test_modules_that_are_put_below_another_package_are_not_meant(cell, tmp_path) -> None:
+    """As Triton puts those of ``triton.language.extra``."""
+    inner = {"giver/__init__.py": "", "giver/inner/__init__.py": LISTED.format("prefix=__name__ + '.'")}
+    files = wheel("giver", "2.0", {path: f"import sys\n{text}\n" for path, text in inner.items()})
+    found = judged(own(cell, "giver.editor"), tmp_path, files, base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"]
+    assert judged(own(cell, "giver.inner.editor"), tmp_path / "inner", files, base=rootfs()) == []
 
 
 def test_a_list_of_packages_is_refused_for_its_own_imports_too(cell, tmp_path) -> None:
