@@ -390,10 +390,11 @@ class ImportSet:
         if name not in found.bound:
             return None
         source, inner = found.bound[name]
-        if inner is None:
-            return source if self.there(source) else None
-        if (source, inner) == (module, name):
-            return f"{module}.{name}" if self.there(f"{module}.{name}") else None
+        own, whole = f"{module}.{name}", source if inner is None else f"{source}.{inner}"
+        if self.there(own):  # whoever imports the submodule binds the name anew
+            return own if whole == own else None
+        if inner is None or whole == own:
+            return whole if self.there(whole) else None
         return self.target(source, inner, seen | {(module, name)})
 
     def origin(self, module: str, name: str, depth: int = 0) -> tuple[str, str] | None:

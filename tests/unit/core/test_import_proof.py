@@ -539,6 +539,15 @@ def ends(
     return [one.ends for one in proof(taker, "", python=python, whole=True, wheels=wheels) if one.ends]
 
 
+def test_a_name_with_which_a_submodule_is_meant_as_well_may_be_either() -> None:
+    """As ``estimator`` of TensorFlow 1.14: another package, and a module beside it."""
+    files = {"giver/__init__.py": "from giver.other import sub\n", "giver/other/__init__.py": ""}
+    files |= {"giver/other/sub.py": "x = 1\n"}
+    taker = "from giver import sub\nsub.gone\n"
+    assert lacks(taker, files) == ["giver.other.sub.gone"]
+    assert lacks(taker, files | {"giver/sub.py": "gone = 1\n"}) == []
+
+
 FINDS = {
     "spec": "import importlib\ndef is_it_there():\n    return importlib.util.find_spec({!r}) is not None\n",
     "kept": "from importlib.util import find_spec\n_is = find_spec({!r}) is not None\ndef is_it_there():\n"
