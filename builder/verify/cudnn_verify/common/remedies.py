@@ -21,6 +21,7 @@ from .tables import (
     cudnn_of_torch,
     driver_floor,
     read_facts,
+    read_frameworks,
     read_patterns,
 )
 from .versions import dotted, numbers, two_that_exclude
@@ -56,6 +57,14 @@ _NEW_DRIVER = (
 _NVIDIA_WHEELS = (
     "NVIDIA's wheels are for Linux and Windows, and some for Linux alone: on a Mac leave it out by a marker "
     "(NAME ; sys_platform == 'linux'); elsewhere ask for a release that is there, or take another Python."
+)
+_HERE_ON_NO_PATH = (
+    "cuDNN %d is here, and it is the one that this CTranslate2 takes: nothing is to be installed anew or "
+    "downgraded, but its folder and that of cuBLAS are not where the loader looks."
+)
+_BROUGHT = (
+    "%s %s takes CUDA %s and cuDNN %s, which its packages bring: a toolkit in /usr/local need not be there, "
+    "and one with another major version of cuDNN does not serve it."
 )
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
@@ -242,6 +251,14 @@ class Remedies(FrameworkBuilds):
             return _NVIDIA_WHEELS
         if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
             return _NEW_DRIVER % self.here.driver
+        if cause == "cudnn-sublibrary-missing" and self.ctranslate2("path"):
+            return _HERE_ON_NO_PATH % self.library_cudnn()
+        if cause == "toolkit-library-missing" and self.framework_with_cudnn() and self.rows[0]["cudnn"]:
+            cuda, cudnn = (dotted(numbers(self.rows[0][key])[:2]) for key in ("cuda", "cudnn"))
+            title = read_frameworks()[self.framework]["title"]
+            told = _BROUGHT % (title, self.version.partition("+")[0], cuda, cudnn)
+            enough = self.driver_known() and self.driver_serves(numbers(cuda))
+            return told + (" Driver %s is enough for it." % self.here.driver if enough else "")
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
@@ -345,13 +362,17 @@ class Remedies(FrameworkBuilds):
         brought = extra and self.rows and self.rows[0].get("brings") in ("extra", "pins")
         return "%s[%s]==%s" % (self.framework, extra, self.version.partition("+")[0]) if brought else None
 
+    def library_cudnn(self):
+        """The major version of cuDNN that a message of CTranslate2 asks for."""
+        return 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
+
     def ctranslate2(self, way):
         """Whether CTranslate2 gets a cuDNN in this way; 4.5 and later need cuDNN 9, earlier ones 8:
         https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md
         """
         if self.framework != "ctranslate2" or not self.certain:
             return False
-        wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
+        wanted = self.library_cudnn()
         brought = cudnn_of_torch(self.here.packages)
         here = (self.here.cudnn_majors() | ({8} if brought == 8 else set())) - {wanted}
         nine = 9 in here or brought == 9
