@@ -100,7 +100,7 @@ class Remedies(FrameworkBuilds):
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
         found = [self._told_driver(self._told_companions(command)) for command in found]
-        found = as_here(found, self.here)
+        found = as_here(self._with_others(found), self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -109,6 +109,53 @@ class Remedies(FrameworkBuilds):
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def _with_others(self, commands):
+        """The commands; before one with an NVIDIA wheel that another framework of the text does not load,
+        the question for releases of both that share one.
+        """
+        broken = {command: list(self._breaks(command)) for command in commands}
+        rows = next(filter(None, broken.values()), None)
+        if not rows or not self.framework:
+            return commands
+        title = read_frameworks()[rows[0][0]]["title"] if rows[0][0] in read_frameworks() else rows[0][0]
+        told = "%s %s" % (title, rows[0][1])
+        own = (
+            quote("%s==%s" % (self.framework, self.version.partition("+")[0]))
+            if self.version
+            else self.framework
+        )
+        note = "%s, which is here, too, pins %s: this asks for releases of both that share one" % (
+            told,
+            rows[0][2],
+        )
+        ask = Command("rtbuild", "rtbuild resolve %s %s" % (own, " ".join(row[0] for row in rows)), note)
+        alone = "breaks %s: in an environment of its own, without it" % told
+        return [ask] + [
+            command._replace(note="; ".join(filter(None, [command.note, alone])))
+            if broken[command]
+            else command
+            for command in commands
+        ]
+
+    def _breaks(self, command):
+        """(framework, release, its pin) of those beside the one at hand whose own cuDNN is of another major
+        version than the one that a command installs: nothing crosses it.
+        """
+        wanted = re.findall(r"(nvidia-cudnn-cu\d+)((?:[=<>!~]=?\d[\w.]*,?)+)", command.text)
+        if command.where != "pip" or "--target" in command.text:
+            return
+        for name in read_frameworks():
+            release, _, variant = (self.here.packages.get(name) or "").partition("+")
+            if name == self.framework or not release:
+                continue
+            rows = [r for r in self.releases.builds(name, release) if r["variant"] == variant or not variant]
+            for package, spec in wanted:
+                pins = [pin for row in rows for pin in row["pins"] if pin.startswith(package)]
+                majors = {numbers(re.search(r"\d[\d.]*", pin[len(package) :]).group(0))[:1] for pin in pins}
+                if pins and numbers(re.search(r"\d[\d.]*", spec).group(0))[:1] not in majors:
+                    yield name, release, pins[0]
+                    break
 
     def _told_companions(self, command):
         """A command that replaces PyTorch alone, with a note on its companions for that release."""

@@ -882,6 +882,19 @@ def test_a_card_is_too_old_or_too_new_for_a_cuda(card, build, told):
     assert told in diagnose_score.answer(said + config)["causes"][0]["says"]
 
 
+@pytest.mark.parametrize(("tensorflow", "broken"), [("2.15.1", True), ("2.19.1", False)])
+def test_a_cudnn_that_breaks_another_framework_of_the_text_is_told_so(tensorflow, broken):
+    text = (
+        "Outdated cuDNN installation found.\nVersion JAX was built against: 9100\nMinimum supported: 9100\n"
+        f"Installed version: 8904\njax==0.4.31\njaxlib==0.4.31\njax-cuda12-plugin==0.4.31\n"
+        f"tensorflow=={tensorflow}\n"
+    )
+    commands = diagnose_score.answer(text)["causes"][0]["commands"]
+    ask = [c["text"] for c in commands if c["text"].startswith("rtbuild resolve")]
+    assert ask == (["rtbuild resolve jax==0.4.31 tensorflow"] if broken else [])
+    assert broken is ("breaks TensorFlow" in next(c["note"] for c in commands if c["where"] == "pip"))
+
+
 def test_ctranslate2_gets_all_folders_of_nvidias_wheels():
     said = "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\nctranslate2==4.6.0\n"
     row = diagnose_score.answer(said + "nvidia-cublas-cu12==12.8.4.1\nnvidia-cudnn-cu12==9.10.2.21\n")[
