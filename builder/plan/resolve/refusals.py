@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError
-from builder.core.versions import canonical, key, lower_bound, pinned, release, short
+from builder.core.versions import canonical, contains, key, lower_bound, pinned, release, short
 from builder.plan.facts.rules import (
     OF_MACHINE,
     Choice,
@@ -24,7 +24,7 @@ from builder.plan.facts.rules import (
     check,
     choices,
 )
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables import card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
@@ -80,7 +80,7 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
         ways = list(_close_releases(demand, culprits, first))
     else:
-        unread = list(_older_elsewhere(demand))
+        unread = [*_older_elsewhere(demand), *_newer_elsewhere(demand)]
         left_open = bool(unread) or _left_open(found, demand)
         ask = functools.partial(search, available=available, enough=1, most=_MOST)
         culprits = _culprits(demand, first, ask, left_open=left_open)
@@ -118,7 +118,7 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         "\n".join(lines),
         reasons=reasons,
         instead=[way.as_json() for way in ways],
-        hint=None if ways else "loosen a version, the Python or the GPU",
+        hint=None if ways or demand.gpus else "loosen a version, the Python or the driver",
     )
 
 
@@ -151,6 +151,8 @@ def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator
             continue
         if other := list(_close_releases(demand, [name], first)):
             yield from other
+        elif name.startswith("--gpu") and len(demand.gpus) == 1:
+            continue  # nobody gives up the card that they have
         elif without.frameworks and (left := first(without, {})) is not None:
             yield WayOut(given_up=(name,), another_version=False, proposal=left)
 
@@ -254,6 +256,19 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
                 f"not known: {table.title} before {before}, whose builds with CUDA lie on a page of its "
                 "maker's that is no package index"
             )
+
+
+def _newer_elsewhere(demand: Demand) -> Iterator[str]:
+    """Lines on frameworks whose newer builds nobody reads: these may serve the cards that are asked for."""
+    for wish in demand.frameworks if demand.gpus else ():
+        table = load().table(wish.name)
+        since = table.elsewhere_since
+        if since is None or not contains(wish.parsed.specifier, since):
+            continue
+        cards = [row for gpu in demand.gpus if (row := card_of(gpu)) is not None]
+        young = len(cards) == len(demand.gpus) and all(key(card.capability) >= (10, 0) for card in cards)
+        way = f": `{table.elsewhere_blackwell}`" if young and table.elsewhere_blackwell else ""
+        yield f"not known: {table.title} from {since} on, which lies on an index of its maker's{way}"
 
 
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:

@@ -251,6 +251,8 @@ class FrameworkTable:
     """The oldest release that the index has; None if older ones than the rows' may lie there."""
     elsewhere_since: str | None = None
     """From this release on it lies on an index of its maker's, which nobody reads; None if on none."""
+    elsewhere_blackwell: str | None = None
+    """The command that takes a build for cards of compute capability 10.0 and later from that index."""
     elsewhere_before: str | None = None
     """Before this release its build with CUDA lay on a page of its maker's alone; None if on none."""
     variants_since: str | None = None

@@ -1329,6 +1329,8 @@ PACKAGE_FACTS = {
     "nvjitlink-floor": _nvjitlink_floor,
     "module-folder": lambda r: r.detail.get("module"),
     "fabric-driver": lambda r: r.detail.get("host"),
-    "fabric-branch": lambda r: (r.detail.get("host") or "").partition(".")[0] or None,
+    "fabric-absent": lambda r: getattr(r.here, "fabric_absent", False),
+    "driver": lambda r: r.here.driver if len(numbers(r.here.driver)) > 1 else None,
+    "fabric-branch": lambda r: (r.detail.get("host") or r.here.driver or "").partition(".")[0] or None,
 }
 """By the names in ``causes.ini``."""

@@ -21,6 +21,7 @@ from .tables import (
     cudnn_of_torch,
     driver_floor,
     read_facts,
+    read_frameworks,
     read_patterns,
 )
 from .versions import dotted, numbers, two_that_exclude
@@ -57,6 +58,14 @@ _NVIDIA_WHEELS = (
     "NVIDIA's wheels are for Linux and Windows, and some for Linux alone: on a Mac leave it out by a marker "
     "(NAME ; sys_platform == 'linux'); elsewhere ask for a release that is there, or take another Python."
 )
+_HERE_ON_NO_PATH = (
+    "cuDNN %d is here, and it is the one that this CTranslate2 takes: nothing is to be installed anew or "
+    "downgraded, but its folder and that of cuBLAS are not where the loader looks."
+)
+_BROUGHT = (
+    "%s %s takes CUDA %s and cuDNN %s, which its packages bring: a toolkit in /usr/local need not be there, "
+    "and one with another major version of cuDNN does not serve it."
+)
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
@@ -91,7 +100,7 @@ class Remedies(FrameworkBuilds):
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
         found = [self._told_driver(self._told_companions(command)) for command in found]
-        found = as_here(found, self.here)
+        found = as_here(self._with_others(found), self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -100,6 +109,53 @@ class Remedies(FrameworkBuilds):
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def _with_others(self, commands):
+        """The commands; before one with an NVIDIA wheel that another framework of the text does not load,
+        the question for releases of both that share one.
+        """
+        broken = {command: list(self._breaks(command)) for command in commands}
+        rows = next(filter(None, broken.values()), None)
+        if not rows or not self.framework:
+            return commands
+        title = read_frameworks()[rows[0][0]]["title"] if rows[0][0] in read_frameworks() else rows[0][0]
+        told = "%s %s" % (title, rows[0][1])
+        own = (
+            quote("%s==%s" % (self.framework, self.version.partition("+")[0]))
+            if self.version
+            else self.framework
+        )
+        note = "%s, which is here, too, pins %s: this asks for releases of both that share one" % (
+            told,
+            rows[0][2],
+        )
+        ask = Command("rtbuild", "rtbuild resolve %s %s" % (own, " ".join(row[0] for row in rows)), note)
+        alone = "breaks %s: in an environment of its own, without it" % told
+        return [ask] + [
+            command._replace(note="; ".join(filter(None, [command.note, alone])))
+            if broken[command]
+            else command
+            for command in commands
+        ]
+
+    def _breaks(self, command):
+        """(framework, release, its pin) of those beside the one at hand whose own cuDNN is of another major
+        version than the one that a command installs: nothing crosses it.
+        """
+        wanted = re.findall(r"(nvidia-cudnn-cu\d+)((?:[=<>!~]=?\d[\w.]*,?)+)", command.text)
+        if command.where != "pip" or "--target" in command.text:
+            return
+        for name in read_frameworks():
+            release, _, variant = (self.here.packages.get(name) or "").partition("+")
+            if name == self.framework or not release:
+                continue
+            rows = [r for r in self.releases.builds(name, release) if r["variant"] == variant or not variant]
+            for package, spec in wanted:
+                pins = [pin for row in rows for pin in row["pins"] if pin.startswith(package)]
+                majors = {numbers(re.search(r"\d[\d.]*", pin[len(package) :]).group(0))[:1] for pin in pins}
+                if pins and numbers(re.search(r"\d[\d.]*", spec).group(0))[:1] not in majors:
+                    yield name, release, pins[0]
+                    break
 
     def _told_companions(self, command):
         """A command that replaces PyTorch alone, with a note on its companions for that release."""
@@ -242,6 +298,14 @@ class Remedies(FrameworkBuilds):
             return _NVIDIA_WHEELS
         if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
             return _NEW_DRIVER % self.here.driver
+        if cause == "cudnn-sublibrary-missing" and self.ctranslate2("path"):
+            return _HERE_ON_NO_PATH % self.library_cudnn()
+        if cause == "toolkit-library-missing" and self.framework_with_cudnn() and self.rows[0]["cudnn"]:
+            cuda, cudnn = (dotted(numbers(self.rows[0][key])[:2]) for key in ("cuda", "cudnn"))
+            title = read_frameworks()[self.framework]["title"]
+            told = _BROUGHT % (title, self.version.partition("+")[0], cuda, cudnn)
+            enough = self.driver_known() and self.driver_serves(numbers(cuda))
+            return told + (" Driver %s is enough for it." % self.here.driver if enough else "")
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
@@ -345,13 +409,17 @@ class Remedies(FrameworkBuilds):
         brought = extra and self.rows and self.rows[0].get("brings") in ("extra", "pins")
         return "%s[%s]==%s" % (self.framework, extra, self.version.partition("+")[0]) if brought else None
 
+    def library_cudnn(self):
+        """The major version of cuDNN that a message of CTranslate2 asks for."""
+        return 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
+
     def ctranslate2(self, way):
         """Whether CTranslate2 gets a cuDNN in this way; 4.5 and later need cuDNN 9, earlier ones 8:
         https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md
         """
         if self.framework != "ctranslate2" or not self.certain:
             return False
-        wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
+        wanted = self.library_cudnn()
         brought = cudnn_of_torch(self.here.packages)
         here = (self.here.cudnn_majors() | ({8} if brought == 8 else set())) - {wanted}
         nine = 9 in here or brought == 9

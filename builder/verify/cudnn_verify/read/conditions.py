@@ -248,6 +248,17 @@ def _card_of_build(facts, served):
     return "CUDA %s has code for this card" % dotted(cuda) if served else unserved
 
 
+def card_age(facts):
+    """How a card stands to the CUDA of a build that does not know it, as far as both are known."""
+    capability, cuda = numbers(facts.capability), _cuda_of_build(facts)
+    row = read_facts()["cuda"].get(str(cuda[0])) if cuda else None
+    if capability and row and row[1] and capability < numbers(row[1]):
+        return "too old for it: CUDA %d begins at compute capability %s" % (cuda[0], row[1])
+    if capability and cuda and card_within(cuda, capability) is False:
+        return "newer than CUDA %s" % dotted(cuda)
+    return "newer than its CUDA (or was dropped by it)"
+
+
 def _card_listed(facts, detail, listed):
     """Whether the card's major version is among those for which a message found no card to compile."""
     majors, capability = numbers((detail.get("majors") or "").replace(",", ".")), numbers(facts.capability)
@@ -509,6 +520,7 @@ CONDITIONS = {
         numbers(facts.capability)[:1] == (12,) and _card(facts, "many builds do not serve yet")
     ),
     "cuda-13-here": lambda facts, _: 13 in facts.cuda_named and "the text is about CUDA 13",
+    "torch-computes": lambda facts, _: facts.torch_computes and "PyTorch computes on the card",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
     "tensorflow's-xla": lambda facts, _: (
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}

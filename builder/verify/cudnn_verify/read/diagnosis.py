@@ -13,7 +13,7 @@ from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
 from ..common.versions import cudnn_tuple, dotted
-from .conditions import CONDITIONS
+from .conditions import CONDITIONS, card_age
 from .reading import redact
 from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
 from .text_facts import TextFacts, printed_by, text_words
@@ -67,7 +67,9 @@ def _hit(signature, match, lines, index, facts):
     # lines as long as a terminal is wide: this one may be their end
     above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
     detail = _detail(match, line)
-    detail.update(printed_by=printed_by(" ".join(above) + line.text), requirement=signature.wants)
+    detail.update(
+        printed_by=printed_by(" ".join(above) + line.text), requirement=signature.wants, age=card_age(facts)
+    )
     strength, causes = _STRENGTHS.get(signature.kind, 0), by_frequency(signature)
     because = [CONDITIONS[condition](facts, detail) for condition in signature.needs]
     if not all(because):

@@ -28,6 +28,7 @@ from builder.plan.resolve.solve import (
     split,
     to_matrix_yaml,
 )
+from builder.verify.cudnn_verify.common.causes import command_lines
 
 
 def demanded(*texts: str, **options) -> Demand:
@@ -527,6 +528,28 @@ def test_where_only_the_driver_is_in_the_way_another_one_is_the_answer(
     assert f": {framework} on Python" in said.message
     assert f"`pip install {framework} --extra-index-url {index}`" in said.message
     assert "without --gpu" not in said.message
+
+
+def test_nobody_is_told_to_give_up_the_card_that_they_have() -> None:
+    demand = demanded("tensorflow", gpus=("RTX5060-Ti",))
+    said = nothing(demand, search(demand), None)
+    assert "without --gpu" not in said.message
+    assert "nvcr.io/nvidia/tensorflow:" in said.message
+
+
+def test_a_card_that_only_the_maker_s_own_index_may_serve_leaves_it_open() -> None:
+    demand = demanded("paddlepaddle-gpu", gpus=("RTX5080",))
+    said = nothing(demand, search(demand), None)
+    assert isinstance(said, NotKnownError)
+    line = load_facts().table("paddlepaddle-gpu").elsewhere_blackwell
+    assert (
+        f"not known: PaddlePaddle from 2.6.3 on, which lies on an index of its maker's: `{line}`"
+        in said.message
+    )
+    told = [text for row in command_lines("framework-arch-missing") for text in row if "/cu129/" in text]
+    assert [text.replace("--force-reinstall ", "") for text in told] == [line]
+    pinned = demanded("paddlepaddle-gpu==2.6.2", gpus=("RTX5080",))
+    assert not isinstance(nothing(pinned, search(pinned), None), NotKnownError)
 
 
 def test_a_card_s_own_reason_comes_before_the_driver_s() -> None:

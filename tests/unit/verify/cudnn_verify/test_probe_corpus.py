@@ -821,6 +821,96 @@ def test_the_command_is_made_of_what_the_text_says(text, cause, command):
         assert document["causes"][0]["commands"][0]["text"] == command
 
 
+_NO_TF_CUDA = "cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n"
+_FULL_SHM = "RuntimeError: DataLoader worker (pid 37) is killed by signal: Bus error.\n"
+_NOT_READY = "Error 802: system not yet initialized\n"
+_NO_UNIT = "Unit nvidia-fabricmanager.service could not be found.\n"
+
+
+def test_a_line_of_tensorflow_says_nothing_where_pytorch_computes_on_the_card():
+    torch = "torch 2.8.0+cu128, cuda 12.8, NVIDIA GeForce RTX 4090, driver 580.95.05\nEpoch 1 done: 0.4\n"
+    document = diagnose_score.answer(_NO_TF_CUDA + torch + _FULL_SHM)
+    assert [row["cause"] for row in document["causes"]] == ["host-memory"]
+    assert [row["line"]["line"] for row in document["harmless"]] == [1]
+    idle = "torch 2.8.0+cu128, driver 580.95.05\n"
+    assert "toolkit-library-missing" in [
+        row["cause"] for row in diagnose_score.answer(_NO_TF_CUDA + idle)["causes"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (
+            _NOT_READY + "nvidia-driver-570-server 570.172.08-0ubuntu0.24.04.1\n" + _NO_UNIT,
+            "sudo apt-get install -y 'nvidia-fabricmanager-570=570.172.08*' && sudo systemctl enable --now",
+        ),
+        (_NOT_READY + _NO_UNIT, 'nvidia-fabricmanager-"${DRIVER%%.*}=$DRIVER*"'),
+        (_NOT_READY, "sudo systemctl enable --now nvidia-fabricmanager"),
+    ],
+)
+def test_a_fabric_manager_that_is_not_there_is_installed_of_the_drivers_version(text, command):
+    row = diagnose_score.answer(text)["causes"][0]
+    assert row["cause"] == "fabric-not-ready"
+    assert command in row["commands"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "driver"),
+    [
+        ("libcuda.so.465.19.01\nname, driver_version\nNVIDIA GeForce RTX 3090, 455.45.01\n", "455.45.01"),
+        ("libcuda.so.465.19.01\n", "465.19.01"),
+        ("$ cat /sys/module/nvidia/version; nvidia-smi -L\nGPU 0: NVIDIA H100\n535.261.03\n", "535.261.03"),
+        ("NVIDIA A100, 40536 MiB\n", None),
+    ],
+)
+def test_the_hosts_driver_outweighs_a_libcuda(text, driver):
+    assert diagnose_score.answer(text)["read"]["driver"] == driver
+
+
+@pytest.mark.parametrize(
+    ("card", "build", "told"),
+    [
+        ("NVIDIA GeForce GTX 1080", "13000", "too old for it: CUDA 13 begins at compute capability 7.5"),
+        ("NVIDIA GeForce RTX 5090", "12040", "newer than CUDA 12.4"),
+        ("", "12040", "newer than its CUDA (or was dropped by it)"),
+    ],
+)
+def test_a_card_is_too_old_or_too_new_for_a_cuda(card, build, told):
+    said = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
+    config = f"CuPy Version : 13.6.0\nCUDA Build Version : {build}\nDevice 0 Name : {card}\n"
+    assert told in diagnose_score.answer(said + config)["causes"][0]["says"]
+
+
+@pytest.mark.parametrize(("tensorflow", "broken"), [("2.15.1", True), ("2.19.1", False)])
+def test_a_cudnn_that_breaks_another_framework_of_the_text_is_told_so(tensorflow, broken):
+    text = (
+        "Outdated cuDNN installation found.\nVersion JAX was built against: 9100\nMinimum supported: 9100\n"
+        f"Installed version: 8904\njax==0.4.31\njaxlib==0.4.31\njax-cuda12-plugin==0.4.31\n"
+        f"tensorflow=={tensorflow}\n"
+    )
+    commands = diagnose_score.answer(text)["causes"][0]["commands"]
+    ask = [c["text"] for c in commands if c["text"].startswith("rtbuild resolve")]
+    assert ask == (["rtbuild resolve jax==0.4.31 tensorflow"] if broken else [])
+    assert broken is ("breaks TensorFlow" in next(c["note"] for c in commands if c["where"] == "pip"))
+
+
+def test_ctranslate2_gets_all_folders_of_nvidias_wheels():
+    said = "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\nctranslate2==4.6.0\n"
+    row = diagnose_score.answer(said + "nvidia-cublas-cu12==12.8.4.1\nnvidia-cudnn-cu12==9.10.2.21\n")[
+        "causes"
+    ][0]
+    assert "/*/lib" in row["commands"][0]["text"]
+    assert "nothing is to be installed anew" in row["remedy"]
+
+
+def test_the_words_name_the_libraries_that_a_framework_brings():
+    text = "Cannot dlopen some GPU libraries.\ntensorflow==2.20.0\nDriver Version: 535.261.03\n"
+    row = diagnose_score.answer(text)["causes"][0]
+    assert "CUDA 12.5 and cuDNN 9.3" in row["remedy"]
+    assert "Driver 535.261.03 is enough" in row["remedy"]
+
+
 @pytest.mark.parametrize(
     ("text", "command"),
     [
