@@ -5,6 +5,7 @@ what is not known.
 
 import re
 
+from .distributions import canonical
 from .framework_builds import card_within, serves, torch_index
 from .tables import Releases, cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, torch_told
@@ -366,11 +367,17 @@ _REQUIRED = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?=?\d[\w.*]*,
 
 
 def _required(remedies):
-    """The requirement that a line asks for, in its own words."""
+    """The requirement that a line asks for, in its own words, and the packages whose releases it names beside
+    it: asked for without a release, they are taken in one that fits.
+    """
     text = re.sub(r"\s", "", remedies.detail.get("required") or remedies.detail.get("asked") or "").rstrip(
         ",."
     )
-    return text if _REQUIRED.match(text) else None
+    if not _REQUIRED.match(text):
+        return None
+    name = canonical(re.split(r"[\[<>=~!]", text)[0])
+    beside = re.findall(r"`([a-z][\w-]+)==\d[\w.]*`", str(remedies.detail.get("line")))
+    return [text] + [other for other in beside if other != name and not other.startswith("torch")]
 
 
 _TOLD_WORD = re.compile(r"(?:[A-Z][A-Z0-9_]+=\w+|-U|--upgrade|--no-build-isolation|pip3?|install)$")
@@ -692,7 +699,8 @@ def _served_torch(remedies):
 
 def _cublas_wheel(remedies):
     """cuBLAS of a release after the one that PyTorch pins."""
-    return cuda_package("cublas", remedies.cuda) if remedies.cuda in (12, 13) else None
+    cuda = remedies.cuda or remedies.library_major()
+    return cuda_package("cublas", cuda) if cuda in (12, 13) else None
 
 
 _LLAMA = "https://github.com/ggml-org/llama.cpp/releases/download/%s/llama-%s-bin-win-cuda-%s-x64.zip"
@@ -1152,7 +1160,7 @@ PACKAGE_FACTS = {
     "after-most": lambda r: _after(r.detail.get("most")),
     "cuda-home": lambda r: r.detail.get("home"),
     "driver-parts": lambda r: next(iter(_DRIVER_PART.findall(failing_words(r))), None),
-    "standard": lambda r: r.detail.get("standard"),
+    "standard": lambda r: r.detail.get("standard") or "20",
     "target": lambda r: r.detail.get("target"),
     "cutlass-parts-told": lambda r: any("cutlass-dsl-libs" in name for name in r.here.packages),
     "gencode": lambda r: r.detail.get("gencode"),
@@ -1191,6 +1199,12 @@ PACKAGE_FACTS = {
     "tensorflow-whole": _tensorflow_whole,
     "blackwell-told": lambda r: bool(r.capability and r.capability[0] == 12),
     "cublas-wheel": _cublas_wheel,
+    "torch-released": lambda r: (
+        "torch==" + r.here.packages["torch"].partition("+")[0]
+        if len(numbers(r.here.packages.get("torch"))) > 2
+        else None
+    ),
+    "nccl-told": lambda r: getattr(r.here, "nccl_told", False) or None,
     "of-vllm": lambda r: "vllm" in r.here.printed_by,
     "of-comfyui": lambda r: getattr(r.here, "comfyui", False),
     "companion-of-torch": _companion_of_torch,

@@ -35,6 +35,8 @@ _OF_CUDA = re.compile(r"\bcu1[1-3]\d\b|cuda|nvidia|-gpu\b|--torch-backend")
 """NVIDIA has no driver for a Mac after CUDA 10.2: https://docs.nvidia.com/cuda/archive/10.2/cuda-toolkit-release-notes/"""
 _OF_NUMPY_2 = re.compile(r"cupy-cuda[^\n]{0,20}>=14")
 """CuPy 14 asks for NumPy 2: https://docs.cupy.dev/en/stable/upgrade.html"""
+_CLOSED_DRIVER = re.compile(r"\bnvidia-driver-\d{3}(?![\w-])")
+"""https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/"""
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
 """Commands of pip that take no wheel with CUDA."""
@@ -100,6 +102,8 @@ class Remedies(FrameworkBuilds):
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
         found = [self._told_driver(self._told_companions(command)) for command in found]
+        if self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
+            found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
         found = as_here(self._with_others(found), self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")

@@ -58,6 +58,20 @@ def _driver_old(facts, detail):
     return None
 
 
+def _architectures_of_nvcc(facts, detail):
+    detail["arch"] = detail.get("arch") or detail.get("older")
+    return facts.architectures_of_nvcc and "the build asks nvcc for these architectures"
+
+
+def _driver_past_build(facts, detail):
+    """The driver is of the CUDA of the build here or of a later one, by their minor versions."""
+    cuda = _cuda_of_build(facts) or numbers(facts.nvcc)
+    driver = Remedies(facts, detail).driver_cuda()[:2]
+    if len(cuda) < 2 or not driver or driver < cuda[:2]:
+        return None
+    return "the driver is of CUDA %s, and this is built with CUDA %s" % (dotted(driver), dotted(cuda[:2]))
+
+
 def _driver_new(facts, detail):
     remedies = Remedies(facts, detail)
     names = {remedies.framework} - {None} or set(facts.printed_by)
@@ -476,6 +490,17 @@ CONDITIONS = {
     "memory-full": lambda facts, _: _memory(facts, False),
     "driver-old": _driver_old,
     "driver-new": _driver_new,
+    "driver-past-build": _driver_past_build,
+    "architectures-of-nvcc": _architectures_of_nvcc,
+    "headers-of-torch": lambda facts, _: facts.torch_headers and "headers of PyTorch are compiled",
+    "fails-or-builds": lambda facts, _: (
+        (facts.fails or facts.building or facts.own_build or facts.compiling or facts.torch_headers)
+        and "a package is compiled for PyTorch"
+    ),
+    "torch-of-later-standard": lambda facts, _: (
+        numbers(facts.packages.get("torch")) >= (2, 13)
+        and "PyTorch %s has headers of C++20" % facts.packages["torch"]
+    ),
     "driver-before-13": lambda facts, _: (
         "container" not in facts.places
         and () < numbers(facts.driver) < driver_floor(13)

@@ -155,7 +155,8 @@ class TextFacts(object):
         for pattern in ("shown", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
-                if _MONTH.match(version):
+                floor = "bound" in found and re.match(_family_names() + "$", name)
+                if _MONTH.match(version) or floor:  # what is asked of a family is no release that is here
                     continue
                 if pattern in ("shown", "pinned"):
                     self.here.setdefault(name, version)

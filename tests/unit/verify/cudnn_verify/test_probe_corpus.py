@@ -107,6 +107,11 @@ REMARKS = (
     "We run on GKE with nvidia.com/gpu: 1 and training completes in 3 hours",
     "Llama.__init__: Loaded ggml backend registry count: 2",
     "With gcc 16 our C++ project compiles fine under cmake",
+    "-- The CXX standard is C++17; CMAKE_CXX_STANDARD 17",
+    "Compiled kernels with -std=c++17 for torch 2.8.0",
+    "NVIDIA 580.95.05 builds fine on kernel 6.12",
+    "thrust::distance is used in 3 places",
+    "lerp(a, b, t) interpolates between two colours",
 )
 
 
@@ -1715,6 +1720,189 @@ def test_classes_of_faults_that_users_of_desktop_programs_showed(text, cause, co
     commands = [row["text"] for row in first["commands"]]
     assert first["cause"] == cause
     assert command in commands[0] if command else commands == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "Warp CUDA error: Function cuDeviceGetUuid_f: a suitable driver entry point was not found\n"
+                "Warp CUDA error 36: API call is not supported in the installed CUDA driver\n"
+                "   CUDA Toolkit 12.8, Driver 13.0"
+            ),
+            "framework-known-bad",
+            "warp-lang>=1.10.1",
+        ),
+        (
+            "Failed to get driver entry point 'cuDeviceGetUuid' (CUDA error 1)",
+            "framework-known-bad",
+            "warp-lang>=1.10.1",
+        ),
+        (
+            (
+                "import transformer_engine: libtransformer_engine.so: undefined symbol: "
+                "cublasLtGroupedMatrixLayoutInit_internal, version libcublasLt.so.13"
+            ),
+            "package-pin-mismatch",
+            "nvidia-cublas",
+        ),
+        (
+            "_kernels.so: undefined symbol: cublasLtMatmulTileGet, version libcublasLt.so.12",
+            "package-pin-mismatch",
+            "nvidia-cublas-cu12",
+        ),
+        (
+            (
+                "LD_LIBRARY_PATH=/usr/local/cuda-12.4/lib64\nlibtransformer_engine.so: "
+                "undefined symbol: cublasLtGroupedMatrixLayoutInit, version libcublasLt.so.12"
+            ),
+            "toolkit-mixed",
+            "LD_LIBRARY_PATH",
+        ),
+        ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x1f:2142)", "driver-error", "dmesg"),
+        (
+            (
+                "`kernels==0.13.0` + `transformers==4.57.6`: huggingface-hub>=0.34.0,<1.0 is required for a "
+                "normal functioning of this module, but found huggingface-hub==1.24.0."
+            ),
+            "package-pin-mismatch",
+            'pip install "huggingface-hub>=0.34.0,<1.0" kernels transformers',
+        ),
+        (
+            "ATen/core/List_inl.h:202:52: error: need 'typename' before 'decltype(impl_->list)'",
+            "extension-mismatch",
+            "std=c++20",
+        ),
+        (
+            "torch/include/c10/util/StringUtil.h(169): error C7555: use of designated initializers requires",
+            "extension-mismatch",
+            "std=c++20",
+        ),
+        ("torch 2.14's headers need C++20, this passes C++17", "extension-mismatch", "std=c++20"),
+        (
+            "a C++17 build cannot compile the headers of torch: torch headers need C++20",
+            "extension-mismatch",
+            "CUDA)_STANDARD (14|17)",
+        ),
+        (
+            "torch 2.14.0+cu130\n#include <ATen/ATen.h>\nnvcc fails; it is started with\n-std=c++17",
+            "extension-mismatch",
+            "std=c++20",
+        ),
+        (
+            "nv-pci.c:240:9: error: too few arguments to function 'pci_resize_resource'",
+            "driver-missing",
+            "linux-headers",
+        ),
+        (
+            "Fedora 44: common/inc/nv-linux.h:1730:10: fatal error: linux/of_gpio.h: No such file",
+            "driver-missing",
+            "akmods",
+        ),
+        (
+            "Void 7.0.1_1 x86_64 GenuineIntel\nDKMS module 'nvidia-580.126.18' failed to build",
+            "driver-missing",
+            "xbps-install",
+        ),
+        (
+            "NixOS, linux-cachyos-lto\n570.172.08 does not build against recent 6.12 kernels",
+            "driver-missing",
+            "nixos-rebuild",
+        ),
+        (
+            'CUDA 13.2.0: iexpand.h(92): error: namespace "thrust" has no member "distance"',
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-9",
+        ),
+        (
+            "CUDA 13: error: 'make_tuple' is not a member of 'thrust'",
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-9",
+        ),
+        (
+            "CUDA 13: a call of lerp(float, float, float) is ambiguous, lerp",
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-9",
+        ),
+        (
+            "With CUDA Toolkit 13.x: fatal error: thrust/sort.h: No such file or directory",
+            "build-toolkit-mismatch",
+            "/include/cccl",
+        ),
+        (
+            "nvlink error   : Uncompress failed (target: sm_80)\nlibnccl_static.a",
+            "build-toolkit-mismatch",
+            "libnccl-dev",
+        ),
+        (
+            "nvcc: CUDA 12.8 does not support `compute_103` and `compute_110`",
+            "build-toolkit-mismatch",
+            "CUDAARCHS",
+        ),
+        (
+            (
+                "Remove compute_60 due to incompatibility with CUDA 13+, the build fails\n"
+                "-- The CUDA compiler identification is NVIDIA 13.2.51"
+            ),
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-9",
+        ),
+        (
+            "uv installed torch==2.8.0, the cu128 build, which doesn't work with the CUDA 12.4 driver",
+            "driver-too-old",
+            "torch==2.8.0 --torch-backend=auto",
+        ),
+        (
+            (
+                "Your Tesla V100 GPU (compute capability 7.0) is not supported on CUDA 13+.\n"
+                "ERROR: CUDA error: unknown error (code 999, ERROR_UNKNOWN)"
+            ),
+            "framework-arch-missing",
+            "set_runtime_version",
+        ),
+        (
+            (
+                'ollama libDirs="[...lib\\ollama ...lib\\ollama\\cuda_v13]"\n'
+                'msg="skipping CUDA device - compute capability not in compiled architectures"'
+            ),
+            "framework-arch-missing",
+            "setx OLLAMA_LLM_LIBRARY cuda_v12",
+        ),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_classes_of_faults_that_the_ninth_held_out_set_showed(text, cause, command):
+    first = diagnose_score.answer(text)["causes"][0]
+    assert first["cause"] == cause
+    assert command in first["commands"][0]["text"]
+
+
+def test_a_driver_that_serves_the_build_is_not_called_too_old_for_a_function():
+    text = "API call is not supported in the installed CUDA driver\nCUDA Toolkit 12.8, Driver %s"
+    assert diagnose_score.answer(text % "13.0")["cause"] != "driver-too-old"
+    assert diagnose_score.answer(text % "12.4")["cause"] == "driver-too-old"
+
+
+def test_what_is_asked_of_a_family_is_no_release_that_is_here():
+    text = "pip fails: `cuda-python>=12.0` is asked for, and cuda-bindings 13.3.1 is installed"
+    assert diagnose_score.answer(text)["cause"] is None
+
+
+def test_a_standard_of_cxx_is_at_fault_beside_a_pytorch_that_asks_for_a_later_one_alone():
+    text = "#include <ATen/ATen.h>\nnvcc is started with -std=c++17, torch %s"
+    assert diagnose_score.answer(text % "2.14.0")["cause"] == "extension-mismatch"
+    assert diagnose_score.answer(text % "2.8.0")["cause"] is None
+
+
+def test_the_driver_of_a_card_from_blackwell_on_is_the_one_with_open_modules():
+    text = "CUDA error: the provided PTX was compiled with an unsupported toolchain.\nnvcc 13.3, %s"
+    texts = {
+        card: [row["text"] for row in diagnose_score.answer(text % card)["causes"][0]["commands"]]
+        for card in ("NVIDIA GB10", "RTX 4090")
+    }
+    assert any("nvidia-driver-610-open" in command for command in texts["NVIDIA GB10"])
+    assert not any("-open" in command for command in texts["RTX 4090"])
 
 
 def test_the_python_of_a_text_comes_before_the_one_in_the_tag_of_a_wheel():
