@@ -449,9 +449,13 @@ def _with_way(
     proven = (
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
     )
-    on = f"on Python {cell.python} and {cell.base} {proven} with"
-    lines = [problem.message, f"what would do: {on}", *(f"  {change}" for change in changes)]
-    lines += [f"  {reason}" for reason in proposal.sources]
+    place, told = f"on Python {cell.python} and {cell.base}", [*map(str, changes), *proposal.sources]
+    if told:
+        lines = [problem.message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
+    else:  # nothing has to change: it is not known to be possible
+        open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
+        why = f": {first}" if (first := next(open_, None)) else ""
+        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
     if whole is not None:
         needs = (finding.message for finding in whole.findings if finding.rule == "driver")
         frameworks = ", ".join(whole.cell.frameworks)

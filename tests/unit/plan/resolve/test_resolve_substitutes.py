@@ -680,3 +680,13 @@ def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> Non
     ]
     assert found.proposal.possible
     assert {"torchvision==0.8.2", "torchtext==0.8.1"} <= {*found.proposal.cell.pip}
+
+
+def test_a_way_that_changes_nothing_says_why_nobody_calls_it_possible() -> None:
+    """As of a build with CUDA beside it whose libraries nobody read."""
+    cell = search(demanded("torch==2.5.1"), enough=1).possible[0].cell
+    open_ = Finding(Outcome.UNKNOWN, "the libraries of torchcodec were not read", ())
+    told = proposing._with_way(NothingPossibleError("no"), [], Proposal(cell=cell, findings=(open_,)))
+    _, way = told.message.splitlines()
+    assert way.startswith(f"what nothing refuses: {', '.join(cell.frameworks)} on Python {cell.python}")
+    assert way.endswith(": the libraries of torchcodec were not read")
