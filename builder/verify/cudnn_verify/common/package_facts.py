@@ -1303,7 +1303,7 @@ PACKAGE_FACTS = {
     "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),
     "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,
-    "legacy-branch": lambda r: r.detail.get("branch"),
+    "branch-told": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
     "python-of-uv": _python_of_uv,
     "other-python": _other_python,

@@ -1762,6 +1762,16 @@ def test_classes_of_faults_that_users_of_desktop_programs_showed(text, cause, co
         ),
         ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x1f:2142)", "driver-error", "dmesg"),
         (
+            "h264_nvenc: minimum required Nvidia driver for nvenc is 610.00 or newer",
+            "driver-too-old",
+            "nvidia-driver-610",
+        ),
+        (
+            "[av1_nvenc] The minimum required Nvidia driver for nvenc is 570.0 or newer (Found 12.1)",
+            "driver-too-old",
+            "nvidia-driver-570",
+        ),
+        (
             (
                 "`kernels==0.13.0` + `transformers==4.57.6`: huggingface-hub>=0.34.0,<1.0 is required for a "
                 "normal functioning of this module, but found huggingface-hub==1.24.0."
