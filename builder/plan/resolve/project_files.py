@@ -347,7 +347,8 @@ class CondaPackage:
 
 
 def from_conda(path: Path) -> Wishes:
-    """The requirements of ``environment.yml`` or ``conda list --export|--explicit``, told in wheels.
+    """The requirements of ``environment.yml``, ``conda-lock.yml`` or ``conda list --export|--explicit``, told
+    in wheels.
 
     Raises UsageError and CellError, as :func:`read` and :func:`in_wheels` do.
     """
@@ -360,13 +361,16 @@ def from_conda(path: Path) -> Wishes:
 
 
 def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
-    """Packages, and pip's requirements, out of ``environment.yml`` or ``conda list --export|--explicit``.
+    """Packages, and pip's requirements, out of ``environment.yml``, ``conda-lock.yml`` (for linux-64) or
+    ``conda list --export|--explicit``.
 
     Raises:
         UsageError: It is none of these.
     """
     if re.search(r"^dependencies\s*:", text, re.MULTILINE):
         return _from_yaml(text)
+    if re.search(r"^package\s*:\s*$", text, re.MULTILINE):
+        return _from_lock(text)
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
     return [_package(line) for line in lines], []
 
@@ -388,6 +392,30 @@ def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
     return packages, [
         line for lines in pips if isinstance(lines, list) for line in lines if isinstance(line, str)
     ]
+
+
+def _from_lock(text: str) -> tuple[list[CondaPackage], list[str]]:
+    """Those of ``conda-lock.yml`` for linux-64, as its own writer lays it out: a key a line, one file of a
+    package an entry: https://conda.github.io/conda-lock/output/
+    """
+    packages, pip, read = list[CondaPackage](), list[str](), set[str]()
+    for entry in re.split(r"^ *- (?=name:)", text, flags=re.MULTILINE)[1:]:
+        row = dict(
+            re.findall(r"^ *(name|version|manager|platform|url): *['\"]?([^\s'\"]+)", entry, re.MULTILINE)
+        )
+        read.add(row.get("platform", ""))
+        if row.get("platform") != "linux-64" or not row.keys() >= {"name", "version", "url"}:
+            continue
+        if row.get("manager") == "pip":
+            pip.append(f"{row['name']}=={row['version']}")
+        else:
+            packages.append(_package(row["url"]))
+    if not packages:
+        raise UsageError(
+            "conda-lock.yml has no package for linux-64",
+            hint=f"it has {', '.join(sorted(filter(None, read))) or 'none that can be read'}",
+        )
+    return packages, pip
 
 
 def _package(line: str) -> CondaPackage:
@@ -498,7 +526,15 @@ def _wheel(
     cuda = _cuda(pytorch, by_name)
     if cuda is None:
         return f"torch{pytorch.range}", [f"nothing says which CUDA {pytorch} is built for: any; {offered}"]
+    notes = list[str]()
     row = next((row for row in rows if row.cuda == short(cuda, 2)), None)
+    near = [one for one in rows if one.cuda is not None and _minor_compatible(one.cuda, cuda)]
+    if row is None and near:
+        row = min(near, key=lambda one: (key(one.cuda or "") < key(cuda), key(one.cuda or "")))
+        notes.append(
+            f"the wheel for CUDA {row.cuda} in place of conda's build for {cuda}: one driver serves all of "
+            f"CUDA {key(cuda)[0]}, and no cuda-version of it asks for a newer one"
+        )
     if row is None:
         why = f"{offered}, not {cuda}" if rows else f"there are no facts about PyTorch {asked}"
         raise CellError(
@@ -507,9 +543,8 @@ def _wheel(
         )
     version = row.version if len(key(asked)) < 3 else asked
     built = re.search(r"cudnn(\d+(?:\.\d+)+)", pytorch.build or "")
-    notes = []
     if built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2)):
-        notes = [f"cuDNN {row.cudnn} in place of conda's {built[1]}"]
+        notes.append(f"cuDNN {row.cudnn} in place of conda's {built[1]}")
     return _torch(row, version), notes
 
 
@@ -536,6 +571,13 @@ def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str
     return _torch(row, row.version)
 
 
+def _minor_compatible(one: str, other: str) -> bool:
+    """Whether one driver serves both: the same major version, from CUDA 12 on all of it alike
+    (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html).
+    """
+    return key(one)[0] == key(other)[0] >= 12
+
+
 def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None:
     """The CUDA of the build, else of the toolkit beside it; two that differ are refused."""
     found = re.search(r"cuda_?(\d+\.\d+|\d{3})", pytorch.build or "")
@@ -548,7 +590,9 @@ def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None
         version = short(by_name[name].version or "", 2)
         if built is None:
             return version
-        if not agree(built, version):
+        # conda-forge's builds for CUDA 12 run with all of its later minor versions
+        later = name == "cuda-version" and key(version) >= key(built) and _minor_compatible(built, version)
+        if not agree(built, version) and not later:
             raise CellError(
                 f"{pytorch} is built for CUDA {built}, and the environment holds {name}={version}",
                 hint="libraries of another CUDA are loaded by chance; install the toolkit of the build",

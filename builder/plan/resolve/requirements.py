@@ -426,7 +426,9 @@ def _dockerfile(path: Path, text: str, found: Wishes) -> None:
         install_line(command, f"{path}:{number}", found, take_file)
     base = base_image(text)
     if base is not None:
-        place, told = f"{path}:{base.line}", base.told.replace("FILE", str(path))
+        # a file that brings nothing is refused beside a framework, too
+        told = base.told if len(found.wishes) > before else base.told.replace(" -r FILE", "")
+        place, told = f"{path}:{base.line}", told.replace("FILE", str(path))
         installed = [wish for wish in found.wishes[before:] if load().is_framework(wish.name)]
         brings = load().table_name(Requirement(base.requirement).name) if base.requirement else None
         again = next((wish for wish in installed if load().table_name(wish.name) == brings), None)

@@ -100,6 +100,39 @@ def test_pips_line_that_is_none_is_told_with_its_line(line: str) -> None:
         told(f"dependencies:\n- pip:\n  - {line}\n")
 
 
+def test_a_build_for_cuda_12_runs_with_its_later_minor_versions() -> None:
+    requirements, _, notes = told("pytorch=2.1.2=cuda120_py311h25b6552_301\ncuda-version=12.5")
+    assert requirements == ["torch==2.1.2"]
+    assert "the wheel for CUDA 12.1 in place of conda's build for 12.0" in notes[0]
+    with pytest.raises(CellError, match=r"cuda-version=11\.8"):
+        told("pytorch=2.1.2=cuda120_py311h25b6552_301\ncuda-version=11.8")
+
+
+def test_a_lock_of_conda_lock_is_read_for_linux() -> None:
+    entry = """- name: %s
+  version: %s
+  manager: %s
+  platform: %s
+  dependencies:
+    python: '>=3.9'
+  url: https://conda.invalid/conda-forge/%s
+"""
+    rows = [
+        ("python", "3.11.9", "conda", "linux-64", "linux-64/python-3.11.9-hb806964_0_cpython.conda"),
+        ("pytorch", "2.1.2", "conda", "linux-64", "linux-64/pytorch-2.1.2-cuda120_py311h25b6552_301.conda"),
+        ("pytorch", "2.1.2", "conda", "osx-64", "osx-64/pytorch-2.1.2-cpu_generic_py311h5c3ea13_1.conda"),
+        ("timm", "1.0.3", "pip", "linux-64", "timm-1.0.3-py3-none-any.whl"),
+    ]
+    text = "version: 1\npackage:\n" + "".join(entry % row for row in rows)
+    packages, pip = read_conda(text)
+    assert [(one.name, one.version) for one in packages] == [("python", "3.11.9"), ("pytorch", "2.1.2")]
+    assert packages[1].build == "cuda120_py311h25b6552_301"
+    assert pip == ["timm==1.0.3"]
+    with pytest.raises(UsageError, match="no package for linux-64") as caught:
+        read_conda(text.replace("linux-64", "win-64"))
+    assert caught.value.hint == "it has osx-64, win-64"
+
+
 def test_condas_parts_of_numpy_are_no_packages_of_their_own() -> None:
     text = "dependencies:\n- pytorch=2.1.2\n- numpy=1.23\n- numpy-base=1.23\n- pip:\n  - numpy>=1.18\n"
     requirements, _, notes = told(text)

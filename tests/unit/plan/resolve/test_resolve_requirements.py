@@ -542,6 +542,9 @@ def test_a_dockerfiles_pip_lines_are_read(tmp_path) -> None:
     path.write_text("FROM scratch\n")
     with pytest.raises(UsageError, match="a Dockerfile that installs nothing by pip"):
         from_requirements(path)
+    path.write_text("FROM tensorflow/tensorflow:latest-gpu\n")
+    with pytest.raises(UsageError, match="`rtbuild resolve tensorflow` takes one"):
+        from_requirements(path)
 
 
 @pytest.mark.parametrize(
