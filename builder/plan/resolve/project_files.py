@@ -293,8 +293,8 @@ def imports_of_source(text: str) -> list[str]:
 
 # -- conda
 
-_LARGEST = 256 << 10
-"""Letters of an environment.yml."""
+_LARGEST = 2 << 20
+"""Letters of an environment.yml, or a conda-lock.yml, which has a row for each package and platform."""
 _LONGEST = 1000
 """Letters of a package's line."""
 _AS_IN = "as in 'pytorch==1.12.1'"
@@ -367,23 +367,28 @@ def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
     Raises:
         UsageError: It is none of these.
     """
-    if re.search(r"^dependencies\s*:", text, re.MULTILINE):
-        return _from_yaml(text)
-    if re.search(r"^package\s*:\s*$", text, re.MULTILINE):
-        return _from_lock(text)
+    if re.search(r"^(?:dependencies|package)\s*:", text, re.MULTILINE):
+        document = _yaml(text)
+        locked = isinstance(document, dict) and "package" in document
+        return _from_lock(document["package"]) if locked else _from_environment(document)
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
     return [_package(line) for line in lines], []
 
 
-def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
+def _yaml(text: str) -> Any:
     if len(text) > _LARGEST:
         raise UsageError(f"an environment of more than {_LARGEST >> 10} KiB is not read")
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, where PyYAML has it
     try:
-        document: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts and nothing else
+        return yaml.load(text, Loader=loader)  # noqa: S506 - it makes texts and nothing else
     except RecursionError as problem:
         raise UsageError("the conda environment is nested too deep") from problem
     except yaml.YAMLError as problem:
         raise UsageError(f"the conda environment is no YAML: {problem}") from problem
+
+
+def _from_environment(document: Any) -> tuple[list[CondaPackage], list[str]]:
+    """Those of ``environment.yml``."""
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise UsageError("the conda environment has no list of dependencies")
@@ -394,28 +399,18 @@ def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
     ]
 
 
-def _from_lock(text: str) -> tuple[list[CondaPackage], list[str]]:
-    """Those of ``conda-lock.yml`` for linux-64, as its own writer lays it out: a key a line, one file of a
-    package an entry: https://conda.github.io/conda-lock/output/
-    """
-    packages, pip, read = list[CondaPackage](), list[str](), set[str]()
-    for entry in re.split(r"^ *- (?=name:)", text, flags=re.MULTILINE)[1:]:
-        row = dict(
-            re.findall(r"^ *(name|version|manager|platform|url): *['\"]?([^\s'\"]+)", entry, re.MULTILINE)
-        )
-        read.add(row.get("platform", ""))
-        if row.get("platform") != "linux-64" or not row.keys() >= {"name", "version", "url"}:
-            continue
-        if row.get("manager") == "pip":
-            pip.append(f"{row['name']}=={row['version']}")
-        else:
-            packages.append(_package(row["url"]))
-    if not packages:
+def _from_lock(listed: Any) -> tuple[list[CondaPackage], list[str]]:
+    """Those of ``conda-lock.yml`` for linux-64: https://conda.github.io/conda-lock/output/"""
+    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    mine = [row for row in rows if row.get("platform") == "linux-64"]
+    fields = [[str(row.get(name, "")) for name in ("manager", "name", "version", "url")] for row in mine]
+    if not fields:
+        read = sorted({str(row["platform"]) for row in rows if "platform" in row})
         raise UsageError(
-            "conda-lock.yml has no package for linux-64",
-            hint=f"it has {', '.join(sorted(filter(None, read))) or 'none that can be read'}",
+            "conda-lock.yml has no package for linux-64", hint=f"it has {', '.join(read) or 'no platform'}"
         )
-    return packages, pip
+    pip = [f"{name}=={version}" for manager, name, version, _ in fields if manager == "pip"]
+    return [_package(url) for manager, _, _, url in fields if manager != "pip" and url], pip
 
 
 def _package(line: str) -> CondaPackage:
