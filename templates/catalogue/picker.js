@@ -3,7 +3,7 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const fields = ["framework", "version", "python", "extension", "card", "driver"];
-  let own = { releases: [], images: [], reasons: [], sources: [], pins: [] }; // of the chosen framework
+  let own = { releases: [], images: [], reasons: [], sources: [], pins: [], bases: [] }; // of the chosen framework
 
   function image(row) {
     if (!Array.isArray(row)) return row;
@@ -93,6 +93,7 @@
     return own.releases.find((r) => r.v === $("version").value);
   }
 
+  const basesOf = (release) => own.bases[release.b];
   const pinsOf = (release) => release.i.map((number) => own.pins[number]);
 
   function fillVersions(wanted) {
@@ -219,7 +220,7 @@
         if (found.image.colab) box.append(lines("Colab", "docker run --rm --gpus all -p 127.0.0.1:8888:8888 " + found.image.name));
       }
       const platform = card[1].split(", ")[1];
-      if (release.b[python] && (!platform || (release.y[platform] || []).includes(python))) box.append(lines("rtbuild: save as matrices/mine.yaml, then: rtbuild build matrices/mine.yaml", onPlatform(withExtension(release.m, extension), platform).replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + release.b[python] + '"')));
+      if (basesOf(release)[python] && (!platform || (release.y[platform] || []).includes(python))) box.append(lines("rtbuild: save as matrices/mine.yaml, then: rtbuild build matrices/mine.yaml", onPlatform(withExtension(release.m, extension), platform).replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + basesOf(release)[python] + '"')));
       else box.append(element("p", "No base image on record has Python " + python + " for it, so there is only pip."));
     }
     const page = element("p");

@@ -217,6 +217,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
     """
     sources: dict[str, int] = {}
     pins: dict[str, int] = {}
+    bases: dict[tuple[tuple[str, str], ...], int] = {}
     reasons: dict[tuple[str, int], int] = {}
     models = {capability: cards[0] for capability, cards in catalogue.capabilities().items()}
 
@@ -271,7 +272,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 ],
                 "h": f"{release_path(release)}.html",
                 "m": release.matrix,
-                "b": dict(release.bases),
+                "b": bases.setdefault(tuple(release.bases.items()), len(bases)),
                 "y": {platform: list(pythons) for platform, pythons in release.elsewhere.items()},
             }
         )
@@ -293,7 +294,12 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
         for framework, version in cell_frameworks(image.cell)
         if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
     ]
-    data = {"sources": list(sources), "reasons": list(reasons), "pins": list(pins)}
+    data = {
+        "sources": list(sources),
+        "reasons": list(reasons),
+        "pins": list(pins),
+        "bases": list(map(dict, bases)),
+    }
     data |= {"releases": rows, "images": images}
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
 
