@@ -168,6 +168,9 @@ class Outcomes:
             outcome.lacks.append(Missing(module, one.line, *lack))
             if lack[1] is None:
                 return
+        elif (unsaid := self.every.unsaid_module(one.module)) is not None:
+            outcome.lacks.append(Missing(module, one.line, unsaid, None, doubt=True))
+            return
         elif one.name is not None and one.name != "*" and self.every.unsaid(one.module, one.name, module):
             outcome.lacks.append(Missing(module, one.line, one.module, one.name, doubt=True))
         outcome.executed.append(one.module)

@@ -46,7 +46,7 @@ def missing(
     others = (wheel for wheel in every.wheels if wheel.name not in _PROGRAMS)
     for wheel in sorted(others, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
-        said = (lack[1] and wheel.name == lack[2] and every.says_gone(lack[0], lack[1]) for lack in lacks)
+        said = (wheel.name == lack[2] and _says_gone(every, lack) for lack in lacks)
         rows = zip(lacks, answers, said, strict=True)
         lacks = [lack for lack, brought, gone in rows if brought is False or gone]
     left = set(lacks)
@@ -60,6 +60,12 @@ def missing(
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
             yield replace(one, aside=one.aside and not share, most=share)
+
+
+def _says_gone(every: ImportSet, lack: Lack) -> bool:
+    """Whether the package that lacks a name says so, or that a module is one which it never says."""
+    module, name, _ = lack
+    return every.unsaid_module(module) == module if name is None else every.says_gone(module, name)
 
 
 def _most(outcomes: Outcomes, distribution: str, left: set[Lack]) -> str:

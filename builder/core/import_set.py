@@ -348,6 +348,21 @@ class ImportSet:
             return part if found is not None and not found.submodules else None
         return None
 
+    def unsaid_module(self, module: str) -> str | None:
+        """The part of a module's name that is no file, and that no source of the wheel says which has the
+        package: one that puts modules of names that it is given below itself, as PyTorch does for devices.
+        """
+        parts = module.split(".")
+        for number in range(2, len(parts) + 1):
+            part, above = ".".join(parts[:number]), ".".join(parts[: number - 1])
+            if self.there(part):
+                continue
+            found, owner = self.names(above), self.owner(above)
+            if not self.whole or owner is None or found is None or not found.submodules:
+                return None
+            return part if self.mentions(owner, parts[number - 1]) is False else None
+        return None
+
     def _not_in_python(self, module: str) -> str | None:
         """The part of a module of the standard library that this Python lacks, and nothing brings."""
         part = python_names.lacks(module, self.python)

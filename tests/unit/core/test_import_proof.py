@@ -539,6 +539,22 @@ def ends(
     return [one.ends for one in proof(taker, "", python=python, whole=True, wheels=wheels) if one.ends]
 
 
+@pytest.mark.parametrize(
+    ("more", "lacked"),
+    [
+        ("", ["giver._six"]),  # as PyTorch 2 lacks it, which puts the modules of devices there
+        ("DEVICES = ['_six']\n", []),
+        ("# in place of _six\n", []),
+    ],
+)
+def test_a_module_that_a_package_never_says_is_none_that_it_adds(more, lacked) -> None:
+    puts = "import sys\ndef add(name, module):\n    sys.modules['.'.join([__name__, name])] = module\n"
+    files = {"giver/__init__.py": puts, "giver/other.py": more}
+    found = proof("from giver._six import container_abcs\n", files, whole=True)
+    assert [(one.lacked, one.doubt) for one in found] == [(name, True) for name in lacked]
+    assert lacks("from giver._six import container_abcs\n", files) == []
+
+
 def test_a_name_with_which_a_submodule_is_meant_as_well_may_be_either() -> None:
     """As ``estimator`` of TensorFlow 1.14: another package, and a module beside it."""
     files = {"giver/__init__.py": "from giver.other import sub\n", "giver/other/__init__.py": ""}

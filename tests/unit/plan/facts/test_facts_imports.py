@@ -399,6 +399,32 @@ def test_a_name_that_a_compiled_module_has_no_more(cell, tmp_path, text, content
 
 
 @pytest.mark.parametrize(
+    ("more", "before", "is_lacking"),
+    [
+        ({}, "x = 1\n", True),
+        ({"giver/other.py": "DEVICES = ['_six']\n"}, "x = 1\n", False),
+        ({}, None, False),
+    ],
+)
+def test_a_module_of_a_package_that_puts_modules_of_given_names_below_itself(
+    cell, tmp_path, more, before, is_lacking
+) -> None:
+    """timm 0.3.2 takes ``torch._six``, and PyTorch puts those of devices there. Where no older release has
+    the file, nothing is said.
+    """
+    puts = "import sys\ndef add(name, it):\n    sys.modules['.'.join([__name__, name])] = it\n"
+    taker = wheel("taker", "3.0", {"taker/__init__.py": "from giver._six import container_abcs\n"})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": puts, **more})
+    old = {"giver/__init__.py": puts} | ({"giver/_six.py": before} if before is not None else {})
+    shelf = Shelf({**taker, **giver, **wheel("giver", "1.0", old)})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.older) for one in found] == [("giver._six", "1.0")] * is_lacking
+
+
+@pytest.mark.parametrize(
     ("star", "is_lacking"),
     [(b"\0__test__\0other\0", True), (b"\0__test__\0gone\0", False), (b"other\0", False)],
 )
