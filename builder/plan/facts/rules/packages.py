@@ -351,6 +351,10 @@ def _comes(stack: Stack, wanted: Requirement) -> Value | None:
     return Value(name, f"{wanted.specifier}, as nothing bounds it", CELL)
 
 
+_OF_CUDA = frozenset({"gpu", "cuda", "cudnn", "cublas"})
+"""Names in conditions of ``known-bad.toml``."""
+
+
 def _bad_pairs(
     known: Mapping[str, Value],
     gpus: Sequence[GpuRow],
@@ -363,7 +367,9 @@ def _bad_pairs(
     ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
     is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel.
     """
-    named = {*known, *there, *(["gpu"] if gpus else [])}
+    other = {one.instead: name for name, one in load().without.items() if name in known}
+    alike = {name: known[build] for name, build in other.items() if name not in known} | dict(known)
+    named = {*alike, *there, *(["gpu"] if gpus else [])}
     for row in load().bad:
         if not _names(row.when) <= named:
             continue  # as nearly every row of nearly every cell
@@ -371,7 +377,8 @@ def _bad_pairs(
             continue
         if any(name in there for name in row.without):
             continue
-        met = _met(row, known, gpus, there)
+        # a build without CUDA is the same framework to all but cards and CUDA's libraries
+        met = _met(row, known if _OF_CUDA & _names(row.when) else alike, gpus, there)
         late = [comes(Requirement(text)) for text in row.open] if met else []
         if met and None not in late:
             of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)

@@ -12,6 +12,7 @@ from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules.checking import check, check_candidate
 from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.rules.packages import bad_pairs
 from builder.plan.facts.tables import loader as tables
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
@@ -275,3 +276,32 @@ def test_what_the_probe_says_of_an_asker_the_rules_say_too(lacked) -> None:
     assert f"<{first}" in str(when.specifier).split(",")
     assert any(Requirement(one).name == lacked.partition(".")[0] for one in rows[0].when)
     assert f"{mended.name} {first} or newer" in rows[0].remedy
+
+
+OF_FRAMEWORKS = [
+    (row, build)
+    for row in tables.load().bad
+    for build in tables.load().without.values()
+    if build.instead in {Requirement(one).name for one in row.when}
+    and not any("[" in one for one in row.when)
+]
+
+
+@pytest.mark.parametrize(
+    ("bad", "build"), OF_FRAMEWORKS, ids=[f"{bad.id}, {build.name}" for bad, build in OF_FRAMEWORKS]
+)
+def test_a_build_without_cuda_fails_where_its_framework_does(bad, build) -> None:
+    """TensorFlow Probability 0.23 was possible beside tensorflow-cpu 2.16. Cards and CUDA are no matter of
+    such a build.
+    """
+    versions, cards = dict[str, str](), []
+    for one in map(Requirement, bad.when):
+        some = ["0.1", *(clause.version.removesuffix(".*") for clause in one.specifier)]
+        if one.name == "gpu":
+            cards = [card for card in tables.load().gpus.values() if card.capability in one.specifier][:1]
+        else:
+            versions[one.name] = next(text for text in some if one.specifier.contains(text))
+    assert bad.id in {found.message.partition(":")[0] for found in bad_pairs(versions, cards)}
+    other = {build.name if name == build.instead else name: version for name, version in versions.items()}
+    told = bad.id in {found.message.partition(":")[0] for found in bad_pairs(other, cards)}
+    assert told is not bool(cards or {"cuda", "cudnn"} & versions.keys())
