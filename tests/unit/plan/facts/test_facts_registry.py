@@ -173,7 +173,7 @@ WITHOUT_A_TABLE = {
     *("tensorflow-model-optimization", "wandb"),
     *("fastapi", "openai", "httpx", "pydantic", "typing-extensions"),  # a version is all that decides
     *("cryptography", "pyopenssl", "requests-toolbelt", "urllib3"),  # the same
-    *("arviz", "gevent", "greenlet"),  # the same
+    *("arviz", "click", "gevent", "greenlet", "ray"),  # the same
     *("pyserial", "serial"),  # only that they are two of one file
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     "flashinfer-jit-cache",  # on an index of its maker's alone
