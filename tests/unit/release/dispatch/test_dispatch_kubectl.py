@@ -88,6 +88,7 @@ def test_a_second_submission_meets_the_first(desk: Desk, cluster: KubeDouble) ->
     assert len(cluster.of("jobs")) == 4
 
 
+@pytest.mark.slow
 def test_a_job_that_another_dispatcher_made_and_that_ended_meanwhile_is_not_run_again(
     desk: Desk, cluster: KubeDouble
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_job_that_another_dispatcher_made_and_that_ended_meanwhile_is_not_run_
     assert left == made
 
 
+@pytest.mark.slow
 def test_a_newer_job_of_the_same_name_is_not_deleted(desk: Desk, cluster: KubeDouble) -> None:
     """Another user's dispatcher saw the same ended Job, and made its own a moment before."""
     desk.call()
@@ -130,6 +132,7 @@ def test_a_newer_job_of_the_same_name_is_not_deleted(desk: Desk, cluster: KubeDo
     assert "T4: 0 of 1 are new" in desk.said
 
 
+@pytest.mark.slow
 def test_a_job_that_stuck_and_has_changed_since_is_not_deleted(desk: Desk, cluster: KubeDouble) -> None:
     """Its image was pulled after all, and its pod's log has a report."""
     desk.call()
@@ -148,6 +151,7 @@ def test_a_job_that_stuck_and_has_changed_since_is_not_deleted(desk: Desk, clust
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
 
 
+@pytest.mark.slow
 def test_a_job_of_the_same_name_that_is_not_ours(desk: Desk, cluster: KubeDouble) -> None:
     """It is neither deleted nor believed, and its task says why it has no verdict."""
     desk.call()
@@ -164,6 +168,7 @@ def test_a_job_of_the_same_name_that_is_not_ours(desk: Desk, cluster: KubeDouble
     assert len(cluster.of("jobs")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [{}, {"io.rtbuild/key": "0"}], ids=["none", "of no task"])
 def test_a_job_that_says_it_is_ours_disturbs_no_look(
     desk: Desk, cluster: KubeDouble, labels: dict[str, str]
@@ -177,6 +182,7 @@ def test_a_job_that_says_it_is_ours_disturbs_no_look(
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
 
 
+@pytest.mark.slow
 def test_a_quota_of_jobs_is_filled_again_when_reports_are_in_the_registry(
     desk: Desk, cluster: KubeDouble
 ) -> None:
@@ -193,6 +199,7 @@ def test_a_quota_of_jobs_is_filled_again_when_reports_are_in_the_registry(
     assert len(cluster.of("jobs")) == 2
 
 
+@pytest.mark.slow
 def test_a_quota_that_others_fill_is_said(desk: Desk, cluster: KubeDouble) -> None:
     cluster.most_jobs = 0
     code, rows = desk.tasks("--wait", "--every", "0.2")
@@ -200,6 +207,7 @@ def test_a_quota_that_others_fill_is_said(desk: Desk, cluster: KubeDouble) -> No
     assert all(row["scheduler"].startswith("not submitted: exceeded quota: few") for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
@@ -219,6 +227,7 @@ def test_a_refusal_is_said_before_anything_is_submitted(
     assert cluster.of("jobs") == []
 
 
+@pytest.mark.slow
 def test_a_token_that_may_look_and_not_create(desk: Desk, cluster: KubeDouble) -> None:
     message = 'jobs.batch is forbidden: User "tests" cannot create resource "jobs"'
     cluster.refuse = lambda method, _path: (403, "Forbidden", message) if method == "POST" else None
@@ -228,6 +237,7 @@ def test_a_token_that_may_look_and_not_create(desk: Desk, cluster: KubeDouble) -
     assert not [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
 
 
+@pytest.mark.slow
 def test_a_login_that_may_not_push_keeps_anything_from_being_submitted(
     desk: Desk, cluster: KubeDouble
 ) -> None:
@@ -604,6 +614,7 @@ def test_many_logs_are_read_by_one_kubectl(desk: Desk, cluster: KubeDouble) -> N
     ]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_not_whole_among_others_is_read_alone(desk: Desk, cluster: KubeDouble) -> None:
     """kubectl 1.20 puts the first line of a log behind the last one before, if that has no new line."""
     desk.call()
@@ -614,6 +625,7 @@ def test_a_log_that_is_not_whole_among_others_is_read_alone(desk: Desk, cluster:
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
 
 
+@pytest.mark.slow
 def test_a_log_that_is_gone_costs_no_other(desk: Desk, cluster: KubeDouble) -> None:
     desk.call()
     end_all(desk, cluster)
