@@ -293,8 +293,10 @@ def imports_of_source(text: str) -> list[str]:
 
 # -- conda
 
-_LARGEST = 2 << 20
-"""Letters of an environment.yml, or a conda-lock.yml, which has a row for each package and platform."""
+_LARGEST = 256 << 10
+"""Letters of an environment.yml."""
+_LARGEST_LOCK = 2 << 20
+"""Letters of a conda-lock.yml, which has a row for each package and platform."""
 _LONGEST = 1000
 """Letters of a package's line."""
 _AS_IN = "as in 'pytorch==1.12.1'"
@@ -367,17 +369,18 @@ def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
     Raises:
         UsageError: It is none of these.
     """
-    if re.search(r"^(?:dependencies|package)\s*:", text, re.MULTILINE):
-        document = _yaml(text)
-        locked = isinstance(document, dict) and "package" in document
-        return _from_lock(document["package"]) if locked else _from_environment(document)
+    if re.search(r"^package\s*:", text, re.MULTILINE):
+        document = _yaml(text, _LARGEST_LOCK)
+        return _from_lock(document.get("package") if isinstance(document, dict) else None)
+    if re.search(r"^dependencies\s*:", text, re.MULTILINE):
+        return _from_environment(_yaml(text, _LARGEST))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
     return [_package(line) for line in lines], []
 
 
-def _yaml(text: str) -> Any:
-    if len(text) > _LARGEST:
-        raise UsageError(f"an environment of more than {_LARGEST >> 10} KiB is not read")
+def _yaml(text: str, most: int) -> Any:
+    if len(text) > most:
+        raise UsageError(f"an environment of more than {most >> 10} KiB is not read")
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, where PyYAML has it
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506 - it makes texts and nothing else
