@@ -424,17 +424,15 @@ def _attached(call: ast.Call, tables: _Tables, module: str) -> Given | None:
     found = set[str]() if none else tables.texts(submodules)
     if found is None or not isinstance(attributes, ast.Dict | None):
         return None
-    inner = set(found)
-    for keys, every in (
-        ((True, attributes.keys), (False, attributes.values)) if attributes is not None else ()
-    ):
-        for one in every:
-            texts = {one.value} if isinstance(one, ast.Constant) else tables.texts(one)
-            if texts is None or not all(isinstance(text, str) for text in texts):
-                return None
-            found |= {str(text) for text in texts}
-            inner -= texts if not keys else set()
-    return Given(found, set(), {name: f"{module}.{name}" for name in inner})
+    modules = set(found)
+    keys, values = (attributes.keys, attributes.values) if attributes is not None else ([], [])
+    for one in (*keys, *values):
+        texts = {one.value} if isinstance(one, ast.Constant) else tables.texts(one)
+        if texts is None or not all(isinstance(text, str) for text in texts):
+            return None
+        found |= {str(text) for text in texts}
+        modules -= texts if one in values else set()
+    return Given(found, set(), {name: f"{module}.{name}" for name in modules})
 
 
 def _not_gone(table: ast.expr | None) -> set[str] | None:

@@ -122,18 +122,14 @@ class Remedies(FrameworkBuilds):
         rows = next(filter(None, broken.values()), None)
         if not rows or not self.framework:
             return commands
-        title = read_frameworks()[rows[0][0]]["title"] if rows[0][0] in read_frameworks() else rows[0][0]
-        told = "%s %s" % (title, rows[0][1])
-        own = (
-            quote("%s==%s" % (self.framework, self.version.partition("+")[0]))
-            if self.version
-            else self.framework
+        other, release, pin = rows[0]
+        told = "%s %s" % (read_frameworks()[other]["title"], release)
+        own = self.framework + ("==" + self.version.partition("+")[0] if self.version else "")
+        ask = Command(
+            "rtbuild",
+            "rtbuild resolve %s %s" % (quote(own), " ".join(row[0] for row in rows)),
+            "%s, which is here, too, pins %s: this asks for releases of both that share one" % (told, pin),
         )
-        note = "%s, which is here, too, pins %s: this asks for releases of both that share one" % (
-            told,
-            rows[0][2],
-        )
-        ask = Command("rtbuild", "rtbuild resolve %s %s" % (own, " ".join(row[0] for row in rows)), note)
         alone = "breaks %s: in an environment of its own, without it" % told
         return [ask] + [
             command._replace(note="; ".join(filter(None, [command.note, alone])))

@@ -537,7 +537,7 @@ CONDITIONS = {
         and "the message names a package"
     ),
     "card-of-jetson": lambda facts, _: (
-        numbers(facts.capability)[:2] in {(8, 7), (7, 2), (11, 0)}
+        dotted(numbers(facts.capability)[:2]) in read_facts()["boards"]
         and "jetson" in facts.places
         and _card(facts, "FlashInfer does not list")
     ),

@@ -13,12 +13,14 @@ import pytest
 from builder.core import resources
 from builder.core.versions import WITH_PKG_RESOURCES, canonical, requirement
 from builder.plan.facts.rules import linking
+from builder.plan.facts.rules.candidates import REBUILT
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
 from builder.plan.facts.tables.probe_facts import portable
+from builder.plan.matrix import load
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.values import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
@@ -28,6 +30,8 @@ from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 from builder.verify.runner.reports import family
+
+ROOT = Path(__file__).resolve().parents[4]
 
 BUILDER = Path(__file__).resolve().parents[4] / "builder"
 Line = namedtuple("Line", "text")
@@ -207,3 +211,18 @@ def test_the_probe_installs_for_a_module_what_the_tables_name_in_its_place() -> 
         pair = {package, mistaken[name].instead}  # OpenCV's distributions own one file
         assert len(pair) == 1 or any(pair <= one for one in owners), name
     assert _DISTRIBUTIONS["pkg-resources"] == WITH_PKG_RESOURCES
+
+
+def test_an_image_that_nvidia_deleted_is_proposed_where_the_matrix_of_tensorflow_1_has_it() -> None:
+    bases = [
+        cell.base.name for cell in load(ROOT / "matrices" / "tf1.yaml").cells if cell.base.kind == "registry"
+    ]
+    assert bases
+    assert all(name.startswith(f"{REBUILT}/nvidia/cuda:") for name in bases)
+
+
+def test_rules_and_diagnose_name_one_container_of_tensorflow_for_blackwell() -> None:
+    row = next(row for row in tables.load().bad if row.id == "tensorflow-blackwell-ptx")
+    causes = (ROOT / "builder/verify/cudnn_verify/common/causes.ini").read_text()
+    image = r"nvcr\.io/nvidia/tensorflow:[\w.-]+"
+    assert set(re.findall(image, row.remedy)) == set(re.findall(image, causes)) != set()
