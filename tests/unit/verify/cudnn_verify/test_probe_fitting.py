@@ -16,6 +16,7 @@ from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import from_arguments
 from builder.plan.resolve.solve import Demand, search, split
 from builder.verify.cudnn_verify.common.framework_builds import serves
+from builder.verify.cudnn_verify.common.package_facts import PACKAGE_FACTS
 from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.common.tables import Releases, read_facts, read_frameworks
 from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
@@ -397,3 +398,15 @@ def test_an_image_that_is_promised_for_a_card_is_one_that_resolve_proposes(frame
             refused.append(text)
     assert refused == []
     assert promised or framework in ("ctranslate2", "paddlepaddle-gpu"), "no image is ever promised for it"
+
+
+@pytest.mark.parametrize("capability", ["5.0", "6.1", "7.0", "7.5", "8.6", "9.0", "10.0", "12.0"])
+def test_the_index_for_a_card_has_a_build_with_code_for_it(capability):
+    """Of a PyTorch whose release is not known; without an index the default one's builds serve the card."""
+    here = TextFacts([])
+    here.capability = capability
+    remedies = Remedies(here, {}, ["torch"])
+    index = PACKAGE_FACTS["index-for-card"](remedies)
+    every = [row for row in Releases().builds("torch", None) if row["archs"]]
+    newest = next(row for row in every if (row["variant"] == index if index else row["default"]))
+    assert serves(newest, remedies.capability)
