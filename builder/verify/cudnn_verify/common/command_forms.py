@@ -55,6 +55,8 @@ def as_here(commands, here):
     for name in set(re.findall(r"(?<=create -y -p )\$HOME/(cuda(?:-\d\d(?:\.\d)?)?)(?= )", text)):
         folder = re.compile("/usr/local/%s(?![\\w.-])" % re.escape(name))
         commands = [c._replace(text=folder.sub("$HOME/" + name, c.text)) for c in commands]
+        lib = "$HOME/%s/lib" % name  # conda has no lib64
+        commands = [c._replace(text=c.text.replace(lib + "64", lib)) for c in commands]
     commands = list({command.text: command for command in reversed(commands)}.values())[::-1]
     for tool in _OF_PROJECTS:
         if flag(tool):

@@ -745,12 +745,46 @@ def _companion_of_torch(remedies):
     return [pair] + index if pair else None
 
 
+def _cudart_asked_by(remedies):
+    """The package, compiled for the PyTorch here, that asks for CUDA's runtime of another major version."""
+    words = failing_words(remedies) + " ".join(remedies.here.printed_by)
+    names = [name for name in KERNEL_PACKAGES if re.search(name.replace("-", "[-_]"), words)]
+    asks = str(remedies.detail.get("library")).startswith("libcudart")
+    return names[0] if asks and remedies.library_major() and names and "vllm" not in names else None
+
+
+def _variants_differ(remedies, name):
+    """Whether a companion is of another CUDA than PyTorch, by their variants."""
+    own, other = ((remedies.here.packages.get(one) or "").partition("+")[2] for one in ("torch", name))
+    return bool(own and other and own != other)
+
+
+def _first_release_told(remedies):
+    """A package of nothing but Python from the release on that has a name, by the text's own words."""
+    name, release = getattr(remedies.here, "first_release", None) or (None, None)
+    return "%s>=%s" % (name, release) if name and name.replace("-", "_") in _PURE else None
+
+
+def _owner_of(call):
+    """The library with a function, by the start of its name: ``libcublas`` for ``cublasGemmEx``."""
+    rows = read_patterns()["symbol-owners"].items()
+    return next((name for name, start in rows if re.match(start, call or "")), None)
+
+
+def _link_package(remedies):
+    """NVIDIA's package with the file that a linker asks for, for the nvcc that is here."""
+    found = re.search(r"-l(\w+)", failing_words(remedies))
+    return found and read_patterns()["link-packages"].get(found.group(1).lower())
+
+
 def _any_torch_of_library(remedies):
     """The newest PyTorch of the CUDA of the library that a package asks for, where no text names PyTorch's
     release.
     """
     major, used = remedies.library_major(), getattr(remedies.here, "says_torch", False)
     if not major or not used or torch_told(remedies)[0] or not remedies.driver_serves((major, 0)):
+        return None
+    if _cudart_asked_by(remedies):  # it is compiled for one release of PyTorch, that of the text
         return None
     rows = [row for row in Releases().builds("torch", None) if numbers(row["cuda"])[:1] == (major,)]
     row = next((row for row in rows if row["variant"]), None)
@@ -993,7 +1027,9 @@ def _index_that_is(remedies):
     if not re.match(r"cu\d{3}$", asked) or asked in known:
         return None
     below = [name for name in known if re.match(r"cu\d{3}$", name) and name < asked]
-    return ["torch", "torchvision", "torchaudio"] + torch_index(max(below)) if below else None
+    # torchaudio is not on the newest ones: of the companions those alone that a text names
+    names = ["torch"] + sorted(getattr(remedies.here, "companions", ()), reverse=True)
+    return names + torch_index(max(below)) if below else None
 
 
 def _last_python(remedies):
@@ -1081,6 +1117,12 @@ _DISTRIBUTIONS = {
 """Names of packages by the names that messages give them."""
 
 
+_LAST_MINORS = {11: "11.8", 12: "12.9", 13: "13.0"}
+"""A minor release of each major version of CUDA whose libraries serve all programs of that major version:
+https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+"""
+
+
 def _needed_release(remedies):
     """``bitsandbytes>=0.46.1``: the package and the oldest release that the line asks for, or None."""
     for name, floor in (
@@ -1127,6 +1169,8 @@ def _ffmpeg_range(remedies):
 PACKAGE_FACTS = {
     **TOOLKIT_FACTS,
     "needed-release": _needed_release,
+    "libraries-of-asked": lambda r: _LAST_MINORS.get(r.library_major()),
+    "libraries-of-asked-name": lambda r: _LAST_MINORS.get(r.library_major(), "").replace(".", "-") or None,
     "agreed": _with_its_pin,
     "override": _override,
     "asked-instead": _missed,
@@ -1173,6 +1217,27 @@ PACKAGE_FACTS = {
     "own-source": _own_source,
     "torch-unread": _torch_unread,
     "compiled-anew": _compiled_anew,
+    "cudart-asked-by": _cudart_asked_by,
+    "cudart-folder": lambda r: "cu13" if r.library_major() == 13 else "cuda_runtime",
+    "nvtoolsext-asked": lambda r: "nvToolsExt" in failing_words(r),
+    "link-package": _link_package,
+    "link-flag": lambda r: (_owner_of(r.detail.get("call")) or "").replace("lib", "-l", 1) or None,
+    "preload-stem": lambda r: _owner_of(r.detail.get("call")),
+    "preload-short": lambda r: (_owner_of(r.detail.get("call")) or "")[3:] or None,
+    "good-branch": lambda r: r.detail.get("good"),
+    "torchaudio-of-other-cuda": lambda r: _variants_differ(r, "torchaudio") or None,
+    "torchvision-and-audio": lambda r: (
+        ["torchaudio"] + r.FACTS["torchvision"](r) if r.FACTS["torchvision"](r) else None
+    ),
+    "told-to-work": lambda r: getattr(r.here, "told_to_work", None) or None,
+    "first-release-told": _first_release_told,
+    "module-told": lambda r: r.detail.get("module"),
+    "taken-by-transformers": lambda r: "aimv2" in failing_words(r),
+    "header-in-wheels": lambda r: (
+        ".h" in str(r.detail.get("what")) and 13 in getattr(r.here, "cuda_majors", ()) or None
+    ),
+    "cutlass-dsl-told": lambda r: getattr(r.here, "cutlass_dsl", False),
+    "rapids": lambda r: {"cudf", "cuml", "cugraph"} & set(r.here.printed_by) != set() or None,
     "required-index": lambda r: torch_index(r.detail.get("variant")) or None,
     "torch-of-library": _torch_of_library,
     "torch-of-toolkit": _torch_of_toolkit,

@@ -56,6 +56,15 @@ _NEW_DRIVER = (
     "Upgrade the driver past %s, to one that came with the toolkit's CUDA or later; or compile with a "
     "toolkit whose CUDA this driver has, as nvidia-smi prints it."
 )
+_BRANCH_ASKED = (
+    "Install the driver that the message asks for, branch %s or later, or a release of the program that asks "
+    "for an older one."
+)
+_DRIVER_OF_PTX = (
+    "Upgrade the driver to the one that came with the CUDA which wrote the PTX, or later (CUDA 12.2: 535, "
+    "12.4: 550, 12.6: 560, 12.8: 570, 13.0: 580): that it serves other programs of the same major version is "
+    "not enough for PTX. Or compile for the card itself, so that there is no PTX to compile."
+)
 _NVIDIA_WHEELS = (
     "NVIDIA's wheels are for Linux and Windows, and some for Linux alone: on a Mac leave it out by a marker "
     "(NAME ; sys_platform == 'linux'); elsewhere ask for a release that is there, or take another Python."
@@ -91,9 +100,8 @@ class Remedies(FrameworkBuilds):
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
         if self.numpy_of_1():
             found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
-        if {"ollama", "lm-studio", "llama-cpp", "packaged-app"} & self.here.places and not getattr(
-            self.here, "python_here", True
-        ):
+        apps = {"ollama", "lm-studio", "llama-cpp", "packaged-app"} & self.here.places
+        if "native" in self.here.places or apps and not getattr(self.here, "python_here", True):
             found = [command for command in found if command.where not in ("pip", "conda")]
         if "macos" in self.here.places:
             found = [c for c in found if c.where != "apt" and not _OF_CUDA.search(c.text)]
@@ -296,8 +304,12 @@ class Remedies(FrameworkBuilds):
         wanted = self.wanted()
         if cause == "build-not-published" and str(self.detail.get("name")).startswith("nvidia-"):
             return _NVIDIA_WHEELS
+        if cause == "driver-too-old" and self.detail.get("branch"):
+            return _BRANCH_ASKED % self.detail["branch"]
         if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
             return _NEW_DRIVER % self.here.driver
+        if cause == "driver-too-old" and getattr(self.here, "ptx_told", False):
+            return _DRIVER_OF_PTX
         if cause == "cudnn-sublibrary-missing" and self.ctranslate2("path"):
             return _HERE_ON_NO_PATH % self.library_cudnn()
         if cause == "toolkit-library-missing" and self.framework_with_cudnn() and self.rows[0]["cudnn"]:

@@ -227,6 +227,7 @@ TOOLKIT_FACTS = {
     "nvcc-in-wheels": lambda r: _one_toolkit(r),
     "toolkit-here-name": _toolkit_here,
     "torch-cuda-name": lambda _: _torch_cuda_name("-"),
+    "torch-cuda-dotted": lambda _: '$(python3 -c "import torch; print(torch.version.cuda)")',
     "known-arch": _known_arch,
     "driver-toolkit": _driver_toolkit,
     "glibc-part": _glibc_part,

@@ -600,6 +600,19 @@ CONDITIONS = {
     "cublas-of-2.10": _cublas_of_2_10,
     "gpus-not-given": lambda facts, _: facts.gpus_not_given and "the container was started without the cards",
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
+    "other-library-absent": lambda facts, detail: (
+        facts.absent_library
+        and detail.get("stem") not in facts.absent_library.lower()
+        and "%s is what is not found, and none of these wheels has it" % facts.absent_library
+    ),
+    "devices-counted": lambda facts, _: (
+        (facts.devices_counted or facts.cards_listed) and "the driver is there, as it lists the cards"
+    ),
+    "compiled-for-torch-asks": lambda facts, detail: (
+        facts.printed_by & set(KERNEL_PACKAGES) - {"bitsandbytes"}
+        and "libcudart" in detail["matched"]
+        and "a package that is compiled for PyTorch asks for it: PyTorch brings the runtime of its own CUDA"
+    ),
     "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
     "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",
     "no-memory-errno": _mapping("Cannot allocate memory"),

@@ -515,7 +515,10 @@ def _look_for_facts(row, facts):
     """For a cause whose commands ask for facts of which the text has none: what prints them."""
     known = facts.cards or facts.driver_cuda_known or facts.packages
     told = any(command["where"] != "rtbuild" for command in row["commands"])
-    if known or told or row["rank"] < 0 or not command_lines(row["cause"]):
+    nowhere = set(read_patterns()["no-command"]) & facts.places  # a reason is told there
+    if told or row["rank"] < 0 or not command_lines(row["cause"]):
+        return None
+    if nowhere or known and row["commands"]:
         return None
     return {
         "command": _FACTS_ON_WINDOWS if "windows" in facts.places else _FACTS_HERE,

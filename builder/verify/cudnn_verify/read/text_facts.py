@@ -248,6 +248,13 @@ class TextFacts(object):
         self.gcc = next(iter(_groups("gcc", text).values()), None)
         """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
+        said = _groups("told_to_work", text).get("pins") or ""
+        self.told_to_work = re.findall(r"[\w.-]+==\d[\w.]*", said)
+        """Pins that go together, by the text's own words."""
+        said = _groups("first_release", text)
+        self.first_release = (canonical(said["name"]), said["version"]) if said else None
+        self.absent_library = _groups("absent_library", text).get("name")
+        """The library of NVIDIA's that the loader did not find."""
         self.own_python = _groups("own_python", text).get("path")
         """The Python of a program on Windows, by its path."""
         self.llama_build = _groups("llama_build", text).get("name")

@@ -532,3 +532,153 @@ def test_each_cause_has_a_command_in_each_place_or_says_why_there_is_none():
             else:
                 silent += [(cause, place)] if told and not CAUSES[cause].without else []
     assert silent == []
+
+
+NO_FILE = "cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        # a program without Python gets the library itself, where its system has it
+        (
+            f"./whisper-cli: error while loading shared libraries: libcublas.so.12: {NO_FILE}",
+            "toolkit-library-missing",
+            "cuda-libraries-12-9",
+        ),
+        (
+            (
+                "thread 'main' panicked at src/main.rs:6:8: Failed to load library "
+                f"libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: {NO_FILE}\n"
+                "libcurand.so.10 => /opt/cuda/lib64/libcurand.so.10"
+            ),
+            "cuda-major-mixed",
+            "conda create -y -p $HOME/cuda-12.9 -c nvidia cuda-libraries=12.9",
+        ),
+        # what is compiled for the PyTorch here does not get another PyTorch
+        (
+            f"import flash_attn_2_cuda as flash_attn_gpu\nImportError: libcudart.so.12: {NO_FILE}",
+            "cuda-major-mixed",
+            "--no-binary flash-attn flash-attn",
+        ),
+        (
+            "multiple CuPy packages are installed\ncupy-cuda12x, cupy-cuda13x\nimport cudf",
+            "package-overwritten",
+            "pip uninstall -y cupy-cuda12x cupy-cuda13x",
+        ),
+        # CUDA's wheels of two majors in a list, and the line that fails is another library's
+        (
+            (
+                "nvidia-nvshmem-cu12 3.4.5\nnvidia-nvshmem-cu13 3.4.5\ntorch 2.10.0\nvllm 0.17.0\n"
+                f"ImportError: libcudart.so.12: {NO_FILE}"
+            ),
+            "cuda-major-mixed",
+            "vllm==0.17.0",
+        ),
+        (
+            "- CUDA devices available: 8\ncudaErrorInsufficientDriver, cutlass",
+            "driver-too-old",
+            "cuda-python<13",
+        ),
+        (
+            (
+                "- `kernels==0.12.3` + `transformers==4.57.6` \u2192 imports fine\n"
+                "ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this "
+                "module, but found huggingface-hub==1.24.0."
+            ),
+            "package-pin-mismatch",
+            "kernels==0.12.3 transformers==4.57.6",
+        ),
+        (
+            (
+                "the name only exists in transformers >=5.13\n"
+                "ImportError: cannot import name 'PreTrainedConfig' from 'transformers.configuration_utils'"
+            ),
+            "package-pin-mismatch",
+            "transformers>=5.13",
+        ),
+        # by where the header or the symbol that fails belongs
+        (
+            (
+                "torch/include/c10/util/Half.h(537): error: more than one conversion function applies\n"
+                '2 errors detected in the compilation of "csrc/layernorm.cu".'
+            ),
+            "build-toolkit-mismatch",
+            "cuda-toolkit-$(python3",
+        ),
+        ("error: 'THCState' was not declared in this scope", "extension-mismatch", "AT_CHECK"),
+        ("ops.o: undefined reference to `cublasGemmEx'", "build-toolkit-mismatch", "-lcublas"),
+        (
+            "/usr/bin/ld: cannot find -lcudart: No such file or directory",
+            "unversioned-name-missing",
+            "LIBRARY_PATH=/usr/local/cuda/lib64:",
+        ),
+        (
+            "libonnxruntime_providers_cuda.so: undefined symbol: nvrtcGetProgramLogSize\npkgs of NixOS",
+            "extension-mismatch",
+            "/nix/store/*nvrtc*/lib",
+        ),
+        (
+            "nvlink error   : Undefined reference to '_Z3fooPf' in 'a.o'",
+            "build-toolkit-mismatch",
+            "SEPARABLE",
+        ),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_'", "build-toolkit-mismatch", "tr -d ."),
+        (
+            "cuda.h:100:61: error: too few arguments to function 'cuMemPrefetchAsync_v2', with CUDA 13",
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-9",
+        ),
+        ("CUDA 13.1 builds fail because the server compiles other APIs", "build-toolkit-mismatch", "12-9"),
+        # Windows has lines of its own
+        ("error: command 'cl.exe' failed: None", "build-toolkit-missing", "VisualStudio.2022.BuildTools"),
+        ("CMake Error: No CUDA toolset found.", "build-toolkit-missing", "-G Ninja"),
+        ("Could not create named generator Visual Studio 18 2026", "build-toolkit-mismatch", "Kitware.CMake"),
+        (
+            "torch/csrc/dynamo/compiled_autograd.h(1143): error C2872: 'std': ambiguous symbol",
+            "build-toolkit-mismatch",
+            "set CL=/DUSE_CUDA",
+        ),
+        # a driver
+        (
+            "Isaac Sim segfaults in librtx.scenedb.plugin.so with driver 595",
+            "framework-known-bad",
+            "580-open",
+        ),
+        (
+            "it crashes after updating the NVIDIA driver to 595; rolling back to 570.172 fixes it",
+            "driver-error",
+            "nvidia-driver-570",
+        ),
+        ("RTX 5060 Ti: Xid 109 (GSP CTX SWITCH TIMEOUT)", "driver-error", "dmesg"),
+        # containers
+        ('exec: "nvidia-smi": executable file not found in $PATH: unknown', "container-no-gpu", "--gpus all"),
+        (
+            "ImportError: cannot import name 'LLM' from 'vllm' (unknown location)",
+            "module-shadowed",
+            "__path__",
+        ),
+        (
+            "ValueError: 'aimv2' is already used by a Transformers config, pick another name.",
+            "package-pin-mismatch",
+            "transformers<4.54",
+        ),
+    ],
+)
+def test_the_first_command_fits_what_stays_and_the_system_of_the_text(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in document["causes"][0]["commands"][0]["text"]
+
+
+def test_the_words_name_the_driver_that_the_text_asks_for():
+    asked = diagnose_score.answer("minimum required Nvidia driver for nvenc is 610.00 or newer")
+    assert "branch 610" in asked["causes"][0]["remedy"]
+    ptx = diagnose_score.answer("the provided PTX was compiled with an unsupported toolchain")
+    assert "12.2: 535" in ptx["causes"][0]["remedy"]
+
+
+def test_a_first_cause_without_a_command_has_the_look_at_what_decides_on_it():
+    document = diagnose_score.answer("0.11.1 [CudaDevice(id=0)] jax\ncudaErrorNoKernelImageForDevice")
+    assert (document["cause"], document["causes"][0]["commands"]) == ("framework-arch-missing", [])
+    assert "compute_cap" in document["look"]["command"]
