@@ -502,7 +502,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
             place, f"{option} {value}", "PyTorch's page of wheels: a build is named by its version, +cu113"
         )
         if pytorch[1] is not None:
-            found.add_index(pytorch[0], place)
+            found.add_index(pytorch[0].rstrip("/"), place)
     elif option in ("-f", "--find-links"):
         found.note(
             place,

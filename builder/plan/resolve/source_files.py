@@ -265,7 +265,7 @@ class _Program:
     def take(self, listed: Any, place: str) -> None:
         listed = listed.splitlines() if isinstance(listed, str) else listed
         if not isinstance(listed, list):
-            self.found.note(place, "install_requires", "computed by the program, which is not run")
+            self.found.note(place, "its value", "computed by the program, which is not run")
             return
         texts = [one for one in listed if isinstance(one, str) and one.strip()]
         for one in dict.fromkeys(name for name in listed if isinstance(name, _OfFile)):
@@ -304,12 +304,13 @@ def _called(node: ast.AST) -> str | None:
 
 
 def _named_files(node: ast.AST) -> list[str]:
-    """The names of requirements files in a statement's texts."""
-    texts = (
-        one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
-    )
+    """The names of files in a statement's texts that may hold requirements."""
+    texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+    files = (text for text in texts if isinstance(text, str) and re.fullmatch(r"[\w./-]+\.(?:txt|in)", text))
     return [
-        text for text in texts if re.fullmatch(r"[\w./-]*(?:require|deps|depend)[\w./-]*\.(?:txt|in)", text)
+        file
+        for file in files
+        if not re.search(r"(?i)readme|licen[cs]e|version|changes|history|manifest", file)
     ]
 
 

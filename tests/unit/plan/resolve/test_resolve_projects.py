@@ -64,7 +64,7 @@ def as_notebook(*lines: str) -> str:
         (
             "setup.py",
             SETUP.format(before='with open("listed.txt") as f:\n    A = f.read()', asked="A.split()", more="")
-            .replace("A = f.read()", "A = [line.strip() for line in open('listed-requirements.txt')]")
+            .replace("A = f.read()", "A = [line.strip() for line in open('listed.txt')]")
             .replace("A.split()", "A"),
         ),
         (
