@@ -23,10 +23,10 @@ from builder.plan.resolve import (
     Wishes,
     from_arguments,
     from_conda,
+    from_file,
     from_notebook,
     from_pylock,
     from_pyproject,
-    from_requirements,
     propose,
     to_matrix_yaml,
 )
@@ -68,13 +68,13 @@ def wishes(
         (from_notebook, notebook),
         (from_conda, environment),
     )
-    others = [*map(from_requirements, files), *(read(path) for read, path in single if path is not None)]
+    others = [*map(from_file, files), *(read(path) for read, path in single if path is not None)]
     for other in others:
         found.take_over(other)
     if not found.wishes:
         raise UsageError(
             "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
-            hint="a repository is cloned first, and its files are read: `rtbuild resolve -r requirements.txt`"
+            hint="a repository is cloned first, and its folder is read: `rtbuild resolve -r FOLDER`"
             if any("://" in text for text in arguments)
             else "as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
         )

@@ -34,7 +34,7 @@ from builder.image.layers.store import LayerStore
 from builder.plan import matrix
 from builder.plan.lock.file import read_lock
 from builder.plan.matrix.values import APT, BadValue
-from builder.plan.resolve import project_files, requirements
+from builder.plan.resolve import environments, project_files, requirements, source_files
 from builder.release.dispatch.fleet import load_fleet
 from builder.sources.index import archives
 from builder.sources.oci.wire import Login, answer
@@ -342,9 +342,9 @@ REQUIREMENTS = [
     [
         *((project_files.from_pyproject, text) for text in PROJECTS),
         *((project_files.from_pylock, text) for text in PROJECTS),
-        *((project_files.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
+        *((source_files.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
         *((requirements.from_requirements, text) for text in REQUIREMENTS),
-        (lambda path: project_files.read_conda(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
+        (lambda path: environments.read_conda(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
     ],
     ids=lambda value: value.__name__.removeprefix("from_") if callable(value) else repr(value[:24]),
 )

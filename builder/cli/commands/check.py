@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.boundary import command_line
+from builder.cli.boundary import ask_probe, command_line, is_text
 from builder.cli.console import (
     Case,
     CaseStatus,
@@ -21,7 +21,6 @@ from builder.cli.console import (
     say,
     show,
 )
-from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.files import write_whole
 from builder.core.items import item

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from builder.cli import options as opt
+from builder.cli.boundary import HOW_TO_PROBE, ask_probe, is_text
 from builder.cli.console import show
-from builder.cli.probing import HOW_TO_PROBE, ask_probe, is_text
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole

@@ -38,8 +38,8 @@ def resolve(
         "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
-        "--requirement, -r FILE: A requirements.txt, `pip list`'s table, or a Dockerfile: what its image "
-        "brings, and its `pip install` lines; may be repeated."
+        "--requirement, -r FILE: A project's folder, or any file of it: requirements.txt, pyproject.toml, "
+        "setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; may be repeated."
     ),
     pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
     pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, by version."),

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .environments import from_conda as from_conda
     from .project_files import (
-        from_conda as from_conda,
-        from_notebook as from_notebook,
+        from_file as from_file,
         from_pylock as from_pylock,
         from_pyproject as from_pyproject,
     )
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .requirements import (
         Wishes as Wishes,
         from_arguments as from_arguments,
-        from_requirements as from_requirements,
     )
+    from .source_files import from_notebook as from_notebook
     from .solve import (
         Proposal as Proposal,
         needs_standalone as needs_standalone,

@@ -1,5 +1,7 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
+import functools
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,9 +11,10 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownError, UsageError
+from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
-from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, NameRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import LastRelease, last_release, nothing
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
@@ -23,6 +26,7 @@ from builder.plan.resolve.solve import (
     distributions,
     every_python,
     meant,
+    of_its_time,
     search,
     split,
     to_matrix_yaml,
@@ -126,11 +130,11 @@ def propose(
             except (UsageError, NoSolutionError) as problem:  # what was left out may have been the framework
                 problem.message = "\n  ".join((problem.message, *asked.notes))
                 raise
-        names = _named(demand.frameworks)
-        note(f"asking the index about {names}" if index is not None else f"asking the tables about {names}")
+        note(f"asking the {'index' if index is not None else 'tables'} about {_named(demand.frameworks)}")
         offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+        demand = of_its_time(demand, available, asked.notes)
         changes, refusal = swapped, _refused_for(swapped)
         try:
             standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
@@ -155,13 +159,13 @@ def propose(
                 if any(one.instead is None for one in changes)
                 else None
             )
-            raise _with_way(refusal, changes, standing[0], whole) from refusal
+            notes = (*_of_indexes(asked.places, standing[0], demand), *_of_retired(standing[0], demand))
+            raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
         if all(one.cell.cuda.provider == "none" for one in standing):
             names = ", ".join(standing[0].cell.frameworks)
             asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
-        asked.notes += _of_extras(standing[0], demand)
-        asked.notes += _of_builds(standing[0], demand)
-        text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
+        about = (_of_extras, _of_builds, _of_retired, functools.partial(_of_indexes, asked.places))
+        asked.notes += itertools.chain.from_iterable(one(standing[0], demand) for one in about)
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
@@ -169,7 +173,7 @@ def propose(
             if machine_given
         ]
         return ProposedMatrix(
-            text=text,
+            text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,
             asked=asked,
             offers=offers,
@@ -334,13 +338,54 @@ def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
         row = row or next((row for row in rows if row.default), None)
         if row is None:
             continue
-        mine = f"{parsed.name}=={release_}" + f"+{row.variant}" * (not row.default)
-        frameworks = tuple(mine if text == str(parsed) else text for text in best.cell.frameworks)
-        found = check(replace(best.cell, frameworks=frameworks), driver=demand.driver, suggest=False)
-        why = next((one.message for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-        if why is not None:
+        if (why := _against(row, parsed, best.cell, demand)) is not None:
             told = f"{wish} ({wish.place}) is by pip the build for CUDA {row.cuda}"
             yield f"{told}: {why}; taken is that with +{taken}"
+
+
+def _against(row: FrameworkRow, parsed: Requirement, cell: Cell, demand: Demand) -> str | None:
+    """Why another build of the same release does not do in the place of a cell's; None if it does."""
+    mine = f"{parsed.name}=={row.version}" + f"+{row.variant}" * (not row.default)
+    frameworks = tuple(mine if text == str(parsed) else text for text in cell.frameworks)
+    index = tuple(url for url in cell.index if not PYTORCH.match(url))
+    if not row.default:
+        index = (*index, f"https://download.pytorch.org/whl/{row.variant}")
+    found = check(replace(cell, frameworks=frameworks, index=index), driver=demand.driver, suggest=False)
+    return next((one.message for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+
+
+def _of_indexes(places: Mapping[str, str], best: Proposal, demand: Demand) -> Iterator[str]:
+    """The line of a project to change, where it names PyTorch's index of a build that the first proposal has
+    another of, and why.
+    """
+    torch = (one for one in map(Requirement, best.cell.frameworks) if canonical(one.name) == "torch")
+    for parsed in torch if places else ():
+        version, _, taken = (pinned(parsed) or "").partition("+")
+        rows = load().table("torch").of(version)
+        default = next((row.variant for row in rows if row.default), "")
+        for url, place in places.items():
+            named = re.match(r"https://download\.pytorch\.org/whl/(cu\d+)", url)
+            if named is None or named[1] == (taken or default):
+                continue
+            row = next((row for row in rows if row.variant == named[1]), None)
+            why = f"no build of PyTorch {version} on record is there"
+            if row is not None:
+                why = _against(row, parsed, best.cell, demand) or f"the build +{taken or default} is taken"
+            way = f"put {url.replace(named[1], taken)} there" if taken else "the default index has the build"
+            yield f"{place} names {url}: {why}; {way}"
+
+
+def _of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
+    """What stands for a name that its maker gave up: tensorflow-gpu."""
+    for parsed in map(Requirement, best.cell.frameworks):
+        name, version = canonical(parsed.name), pinned(parsed) or ""
+        row = load().mistaken_names.get(name)
+        if row is None or row.versions is None or not load().is_framework(row.instead):
+            continue
+        same = load().table(row.instead).of(version, row.instead)
+        has = any(demand.built_for in {*one.platforms} - {*one.cpu_only} for one in same)
+        what = "is the same, with CUDA" if has else "was built without CUDA; later ones have it"
+        yield f"{name} is a retired name: {row.reason}; {row.instead}=={version} {what}"
 
 
 def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:
@@ -443,6 +488,7 @@ def _with_way(
     changes: Sequence[Substitution],
     proposal: Proposal,
     whole: Proposal | None = None,
+    notes: Sequence[str] = (),
 ) -> NothingPossibleError:
     """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
     cell = proposal.cell
@@ -456,6 +502,7 @@ def _with_way(
         open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
         why = f": {first}" if (first := next(open_, None)) else ""
         lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
+    lines += (f"  note: {note}" for note in notes)
     if whole is not None:
         needs = (finding.message for finding in whole.findings if finding.rule == "driver")
         frameworks = ", ".join(whole.cell.frameworks)

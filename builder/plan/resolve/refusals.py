@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError
-from builder.core.versions import canonical, contains, key, lower_bound, pinned, release, short
+from builder.core.versions import (
+    at_least,
+    canonical,
+    contains,
+    key,
+    lower_bound,
+    major,
+    pinned,
+    release,
+    short,
+)
 from builder.plan.facts.rules import (
     OF_MACHINE,
     Choice,
@@ -24,7 +34,7 @@ from builder.plan.facts.rules import (
     check,
     choices,
 )
-from builder.plan.facts.tables import card_of, load
+from builder.plan.facts.tables import FrameworkRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
@@ -339,7 +349,7 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
         pythons[label] = {python for choice in with_cuda for python in choice.row.python}
         if not with_cuda:
             others = (row for row in table.of(ways[0].row.version) if demand.built_for not in row.cpu_only)
-            has = "".join(f"; {row.distribution} {row.version} has it" for row in itertools.islice(others, 1))
+            has = "".join(f"; {_other_build(row, demand)}" for row in itertools.islice(others, 1))
             yield f"the wheel of {label} for {demand.built_for} was built without CUDA{has}"
         elif not any(map(demand.takes_python, pythons[label])):
             there = ", ".join(sorted(pythons[label], key=key))
@@ -359,6 +369,22 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
     if clash is not None:
         package, pinned_to = clash
         yield " and ".join(f"{text} pins {package}=={version}" for text, version in pinned_to.items())
+
+
+def _other_build(row: FrameworkRow, demand: Demand) -> str:
+    """That another distribution has CUDA, and why that does not help on the cards that are asked about."""
+    has = f"{row.distribution} {row.version} has it"
+    family = load().families.get(str(major(row.cuda or "")))
+    if family is None or family.capability_max is None:
+        return has
+    cards = (card for gpu in demand.gpus if (card := card_of(gpu)) is not None)
+    newer = next((card for card in cards if not at_least(family.capability_max, card.capability)), None)
+    if newer is None:
+        return has
+    serves = (
+        f"CUDA {row.cuda}, which serves compute capability {family.capability_min} to {family.capability_max}"
+    )
+    return f"{has}, for {serves}, and {newer.name} has {newer.capability}"
 
 
 def _has_cell(choice: Choice, demand: Demand) -> bool:

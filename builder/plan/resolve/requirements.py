@@ -1,11 +1,10 @@
 """Requirements out of lines as pip takes them, each with the place where it stands.
 
-``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), and the lines of a
-Dockerfile and of a notebook that install by pip. What cannot go into an image by name and version is not
-dropped in silence: it becomes a note with its line. A file of another tool is refused with what to type.
+``requirements.txt`` (with its options, hashes, editable lines, URLs, constraints and nested files), and lines
+that install by pip. What cannot go into an image by name and version is not dropped in silence: it becomes a
+note with its line.
 
-The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
-https://docs.docker.com/reference/dockerfile/, https://nbformat.readthedocs.io/
+The format: https://pip.pypa.io/en/stable/reference/requirements-file-format/
 """
 
 import codecs
@@ -14,20 +13,28 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core.documents import CONTROL, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, WITH_PKG_RESOURCES, apart, canonical, holds
+from builder.core.versions import (
+    NO_NUMBER,
+    WITH_PKG_RESOURCES,
+    apart,
+    canonical,
+    contains,
+    holds,
+    requirement,
+)
 from builder.plan.facts.tables import load
-from builder.plan.resolve.dockerfile import base_image, commands, is_dockerfile
 from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
@@ -46,6 +53,7 @@ _VALUED = (
     "--config-settings", "-C", "--global-option", "--log", "--upgrade-strategy", "--use-feature", "--python",
 )  # fmt: skip
 """Options of ``pip install`` that take a value, which is no requirement."""
+_NAMES_FILE, _NAMES_BOUNDS = ("-r", "--requirement"), ("-c", "--constraint")
 _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
 _SOURCES = re.compile(r"(?:[^@;/\\]*@\s*)?(?:(?:git|hg|svn|bzr)\+|file:)|(?:\.|~|[^\s:;@'\"]*[/\\])(?!/)")
@@ -63,19 +71,10 @@ _MARKS = (
 _VARIANT = re.compile(r"cu\d{2,3}")
 _AS_IN = "as in 'tensorflow==2.15.*'"
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)*(?:\.\*)?(?:\+cu\d+)?")
-_FILES = {
-    ".txt": "-r",
-    ".in": "-r",
-    ".ipynb": "--notebook",
-    ".yml": "--conda",
-    ".yaml": "--conda",
-    "dockerfile": "-r",
-    "pyproject.toml": "--pyproject",
-    "pylock.toml": "--from-pylock",
-}
-"""Ends of the names of files that are read, and the option that names one."""
-_PLAIN_ENDS = (".txt", ".in", ".yml", ".yaml")
-"""The ones that files of all kinds have."""
+_FILES = re.compile(
+    r"(?i).*(?:\.(?:txt|in|ipynb|ya?ml|lock)|dockerfile|(?:pyproject|pylock)\.toml|setup\.(?:py|cfg)|pipfile)"
+)
+"""Names of files that ``-r`` reads."""
 _OTHERS = re.compile(
     r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)"
     r"(?:=[\w.*]+)?\s*"
@@ -101,7 +100,7 @@ def _as_in(text: str) -> str:
     if canonical(other["name"]) in _OF_CUDA:
         return (
             "a framework's build brings its CUDA and cuDNN: name the build, as in 'torch==2.1.0+cu121'; "
-            "a conda environment is read by --conda FILE"
+            "a conda environment is read by -r FILE"
         )
     return f"did you mean {other['name']}=={other['version']}?"
 
@@ -153,6 +152,10 @@ class Wishes:
     python: str | None = None
     """A set of Pythons, as in ``>=3.9``."""
     notes: list[str] = field(default_factory=list)
+    bounds: list[NamedRequirement] = field(default_factory=list)
+    """Constraints: bounds on what is asked for anyway."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Where the project names each of :attr:`index`."""
     clashes: list[str] = field(default_factory=list)
     """What was asked for twice, so that no version is both."""
 
@@ -223,19 +226,29 @@ class Wishes:
             self.note(place, plain, why)
         if plain not in self.index:
             self.index.append(plain)
+        self.places.setdefault(plain, place)
+
+    def take_bounds(self, constraints: "Wishes") -> None:
+        """Take over another source's requirements as bounds on what is asked for anyway."""
+        self.bounds += (*constraints.wishes, *constraints.bounds)
+        self.notes += constraints.notes
 
     def take_over(self, other: "Wishes") -> None:
-        """Add all of another source's; the Python of the first that names one stays."""
+        """Add all of another source's; the Python of the first that names one stays, or one within that."""
         self.wishes += other.wishes
         self.index += [url for url in other.index if url not in self.index]
         self.notes += other.notes
         self.imports += other.imports
-        self.python = self.python or other.python
+        self.bounds += other.bounds
+        self.places = {**other.places, **self.places}
+        if self.python is None or (other.python is not None and _is_within(other.python, self.python)):
+            self.python = other.python
 
     def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
         found: dict[tuple[str, str], NamedRequirement] = {}
-        for wish in self.wishes:
+        names = {wish.name for wish in self.wishes}
+        for wish in (*self.wishes, *self._bounded(names)):
             key = (wish.name, str(wish.parsed.marker or ""))
             before = found.get(key)
             if before is not None:
@@ -245,12 +258,27 @@ class Wishes:
                 places = dict.fromkeys((before.place, wish.place))
                 wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
             found[key] = wish
-        return replace(self, wishes=list(found.values()), clashes=self._clashes())
+        unused = [wish for wish in self.bounds if wish.name not in names]
+        others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
+        told = ", ".join(map(str, unused[:6]))
+        notes = [f"constraints on what nothing here names, not taken over: {told}{others}"] if unused else []
+        clashes = self._clashes()
+        return replace(
+            self, wishes=list(found.values()), clashes=clashes, notes=self.notes + notes, bounds=[]
+        )
+
+    def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
+        """The constraints on what is asked for, under each marker that it is asked for by."""
+        for bound in self.bounds:
+            markers = {str(wish.parsed.marker or "") for wish in self.wishes if wish.name == bound.name}
+            for marker in sorted(markers) if bound.name in names else ():
+                text = f"{bound.parsed.name}{bound.parsed.specifier}" + (f" ; {marker}" if marker else "")
+                yield replace(bound, parsed=Requirement(text))
 
     def _clashes(self) -> list[str]:
         """Each package whose requirements under one marker no version satisfies, with all their places."""
         mine: dict[tuple[str, str], list[NamedRequirement]] = {}
-        for wish in self.wishes:
+        for wish in (*self.wishes, *self._bounded({wish.name for wish in self.wishes})):
             mine.setdefault((wish.name, str(wish.parsed.marker or "")), []).append(wish)
         said = []
         for wishes in mine.values():
@@ -272,6 +300,15 @@ class Wishes:
         return replace(self, wishes=list(latest.values()), notes=notes)
 
 
+def _is_within(one: str, other: str) -> bool:
+    """Whether a Python, ``3.6``, is one of a set of them, ``>=3.5``."""
+    exact = re.fullmatch(r"(?:==\s*)?(\d+\.\d+)(?:\.[\d*]+)?", one.strip())
+    try:
+        return exact is not None and contains(SpecifierSet(other), f"{exact[1]}.99")
+    except ValueError:
+        return False
+
+
 def _build(name: str, version: Version, folder: str) -> str:
     """``+cu102`` of PyTorch's ``whl/cu102/torch-1.8.1-…``, whose file name does not tell its CUDA."""
     parts = [part for part in folder.split("/") if _VARIANT.fullmatch(part)]
@@ -287,15 +324,16 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         if _VERSION.fullmatch(text):
             said = f"the command line: {quoted(text)} is a version, and no package"
             raise UsageError(said, hint=f"did you mean {before}=={text}?")
-        if option := _option_for(text):
+        if _FILES.fullmatch(text):
             said = f"the command line: {quoted(text)} is the name of a file, and no package"
             path = shlex.quote(quoted(text))
-            matrix = f"; a matrix is judged by `rtbuild check {path}`" * (option == "--conda")
-            raise UsageError(said, hint=f"`rtbuild resolve {option} {path}` reads it{matrix}")
+            matrix = f"; a matrix is judged by `rtbuild check {path}`" * text.endswith((".yml", ".yaml"))
+            raise UsageError(said, hint=f"`rtbuild resolve -r {path}` reads it{matrix}")
         known = load().is_framework(text) or canonical(text) in load().packages
         if _is_folder(Path(text)) and (os.sep in text or not known):
             package = f"; for the package of that name write '{quoted(text)}>=0'" * (os.sep not in text)
-            _refuse_folder(Path(text), package)
+            way = f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads the files of its project"
+            raise UsageError(f"{quoted(text)!r} is a folder", hint=way + package)
         if "." in text and not known and _is_file(Path(text)):
             said = f"the command line: {quoted(text)} is the name of a file, and no package"
             raise UsageError(said, hint=f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads it as text")
@@ -305,11 +343,6 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         before = text
         found.add(text, "the command line")
     return found
-
-
-def _option_for(name: str) -> str | None:
-    """The option that reads a file of that name."""
-    return next((option for end, option in _FILES.items() if name.lower().endswith(end)), None)
 
 
 def _is_folder(path: Path) -> bool:
@@ -324,19 +357,6 @@ def _is_file(path: Path) -> bool:
     return False
 
 
-def _refuse_folder(folder: Path, package: str = "") -> NoReturn:
-    """Refuse a folder in the place of a package or a file, with the ways to read its files."""
-    names = sorted(one.name for one in folder.iterdir() if one.is_file())
-    ways = [
-        f"`rtbuild resolve {option} {shlex.quote(quoted(str(folder / name)))}`"
-        for name in names
-        if (option := _option_for(name))
-        and (not name.endswith(_PLAIN_ENDS) or re.match(r"(?i)require|env|conda", name))
-    ]
-    hint = f"{' or '.join(ways[:3])} reads a file of it" if ways else "no file in it is read"
-    raise UsageError(f"{quoted(str(folder))!r} is a folder", hint=hint + package)
-
-
 def from_requirements(path: Path) -> Wishes:
     """A requirements file, with the files that it names. Raises UsageError, with file and line."""
     found = Wishes()
@@ -348,7 +368,7 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
     if CONTROL.search(str(path)):
         raise UsageError(f"{quoted(str(path))!r} is the name of no file that is read")
     if _is_folder(path):
-        _refuse_folder(path)
+        raise UsageError(f"{path} is a folder, and no requirements file")
     resolved = Path(os.path.realpath(path))  # Path.resolve() raises for links in a circle
     if next(left, None) is None:
         raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")
@@ -356,10 +376,6 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         how = "in a circle" if resolved in above else "too deep"
         raise UsageError(f"{path}: requirements files name one another {how}")
     text = read_text(path)
-    if is_dockerfile(path.name, text):
-        _dockerfile(path, text, found)
-        return
-    _refuse_other(path, text)
     if (head := _PIP_LIST.search(text)) is not None:
         _pip_list(path, text, text.count("\n", 0, head.end()) + 1, found)
         return
@@ -368,7 +384,7 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
             line,
             f"{path}:{number}",
             found,
-            lambda name: _requirements(path.parent / name, found, (*above, resolved), left),
+            lambda name, into: _requirements(path.parent / name, into, (*above, resolved), left),
         )
 
 
@@ -394,10 +410,10 @@ def _pip_list(path: Path, text: str, after: int, found: Wishes) -> None:
 def add_line(line: str, place: str, path: Path, found: Wishes) -> None:
     """A line as a requirements file has it, which stands in another kind of file. Raises UsageError."""
     left = iter(range(_MOST_FILES))
-    _line(line, place, found, lambda name: _requirements(path.parent / name, found, (), left))
+    _line(line, place, found, lambda name, into: _requirements(path.parent / name, into, (), left))
 
 
-def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]) -> None:
+def _line(line: str, place: str, found: Wishes, take_file: Callable[[str, Wishes], None]) -> None:
     _refuse_long(line, place)
     if not line.startswith("-"):
         text, *options = re.split(r"\s(?=--\w)", line)
@@ -409,41 +425,19 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]
         option, value = _option(shlex.split(line))
     except ValueError as problem:
         raise UsageError(f"{place}: {quoted(line)}: {problem}") from problem
-    if option in ("-r", "--requirement"):
-        take_file(value)
-    elif option in ("-c", "--constraint"):
-        found.note(place, line, "constraints are not taken over; name them as requirements")
+    if option in (*_NAMES_FILE, *_NAMES_BOUNDS) and "://" in value:
+        found.note(place, line, "it lies on the web, and is not read; download it, and name the copy")
+    elif option in _NAMES_FILE:
+        take_file(value, found)
+    elif option in _NAMES_BOUNDS:
+        bounds = Wishes()
+        try:
+            take_file(value, bounds)
+        except UsageError as problem:
+            found.note(place, line, f"constraints that are not read: {problem.message}")
+        found.take_bounds(bounds)
     else:
         _note_option(option, value, place, found)
-
-
-def _dockerfile(path: Path, text: str, found: Wishes) -> None:
-    """The packages of a Dockerfile's ``RUN pip install`` lines, and the framework or the Python that its
-    image brings. Raises UsageError without any.
-    """
-    before, take_file = len(found.wishes), files_beside(path, found)
-    for number, command in commands(text):
-        install_line(command, f"{path}:{number}", found, take_file)
-    base = base_image(text)
-    if base is not None:
-        # a file that brings nothing is refused beside a framework, too
-        told = base.told if len(found.wishes) > before else base.told.replace(" -r FILE", "")
-        place, told = f"{path}:{base.line}", told.replace("FILE", str(path))
-        installed = [wish for wish in found.wishes[before:] if load().is_framework(wish.name)]
-        brings = load().table_name(Requirement(base.requirement).name) if base.requirement else None
-        again = next((wish for wish in installed if load().table_name(wish.name) == brings), None)
-        if again is not None:
-            told = f"what it brings is replaced by {again} ({again.place})"
-        elif base.requirement is not None:
-            found.add(base.requirement, place)
-        found.python = found.python or base.python
-        found.note(place, f"FROM {base.name}", told)
-    if len(found.wishes) == before:
-        raise nothing(
-            f"{path} is a Dockerfile that installs nothing by pip",
-            found,
-            "lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
-        )
 
 
 def nothing(message: str, found: Wishes, hint: str) -> UsageError:
@@ -451,14 +445,14 @@ def nothing(message: str, found: Wishes, hint: str) -> UsageError:
     return UsageError("\n".join((message, *(f"  {note}" for note in found.notes))), hint=hint)
 
 
-def files_beside(path: Path, found: Wishes) -> Callable[[str, str], None]:
+def files_beside(path: Path) -> Callable[[str, str, Wishes], None]:
     """A function that takes over the requirements file that an install line names, once.
 
     It lies beside the file of the line: ``/app/requirements.txt`` of a Dockerfile was copied from there.
     """
     left, taken = iter(range(_MOST_FILES)), set[Path]()
 
-    def take(name: str, place: str) -> None:
+    def take(name: str, place: str, found: Wishes) -> None:
         with contextlib.suppress(OSError):  # a name that no system has a file of
             for file in (path.parent / name.lstrip("/"), path.parent / Path(name).name):
                 if file.is_file():
@@ -498,10 +492,23 @@ def _option(words: list[str]) -> tuple[str, str]:
 
 
 def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
+    pytorch = re.match(r"https://download\.pytorch\.org/whl/(?:(cu\d+)/)?", value)
     if option in _INDEX and re.match(r"https?://", value):
         found.add_index(value, place)
     elif option in ("-e", "--editable"):
         found.note(place, f"{option} {value}", _OWN_SOURCE)
+    elif option in ("-f", "--find-links") and pytorch is not None:
+        found.note(
+            place, f"{option} {value}", "PyTorch's page of wheels: a build is named by its version, +cu113"
+        )
+        if pytorch[1] is not None:
+            found.add_index(pytorch[0].rstrip("/"), place)
+    elif option in ("-f", "--find-links"):
+        found.note(
+            place,
+            f"{option} {value}",
+            "a page of wheels, and no package index: what is there alone is not found",
+        )
     else:
         found.note(place, f"{option} {value}", "an option of pip, left out")
 
@@ -511,7 +518,8 @@ _INSTALL = re.compile(
 )
 
 
-def install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:
+def install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str, Wishes], None]) -> None:
+    """Take over what a shell's line installs by pip."""
     _refuse_long(line, place)
     for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
         match = _INSTALL.match(command)
@@ -526,7 +534,7 @@ def install_line(line: str, place: str, found: Wishes, take_file: Callable[[str,
 
 
 def _install_words(
-    words: list[str], place: str, found: Wishes, take_file: Callable[[str, str], None]
+    words: list[str], place: str, found: Wishes, take_file: Callable[[str, str, Wishes], None]
 ) -> None:
     queue = iter(words)
     for word in queue:
@@ -536,8 +544,12 @@ def _install_words(
             option, equals, value = word.partition("=")
             if option in _VALUED and not equals:
                 value = next(queue, "")
-            if option in ("-r", "--requirement"):
-                take_file(value, place)
+            if option in _NAMES_FILE:
+                take_file(value, place, found)
+            elif option in _NAMES_BOUNDS:
+                bounds = Wishes()
+                take_file(value, place, bounds)
+                found.take_bounds(bounds)
             elif option in _VALUED:
                 _note_option(option, value, place, found)
         elif "{" in word or "$" in word:
@@ -580,60 +592,23 @@ def _beside(path: Path) -> str | None:
     return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None
 
 
-# -- files of other tools in a requirements file's place
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherFile:
-    """A file of another tool: by its name, or by a text at the start of one of its lines."""
-
-    names: str
-    what: str
-    hint: str
-    text: str | None = None
-
-
-_FREEZE = "where it is installed: `pip freeze >requirements.txt`; or name frameworks: `rtbuild resolve torch`"
-_OTHER_FILES = (
-    OtherFile(names=r"setup\.py", what="a program of setuptools, which is not run",
-              hint=_FREEZE, text=r"(?:from setuptools|import setuptools|from distutils)\b"),
-    OtherFile(names=r"setup\.cfg", what="a file of setuptools' settings", hint=_FREEZE),
-    OtherFile(names=r"Pipfile(?:\.lock)?", what="a file of Pipenv's",
-              hint="`pipenv requirements >requirements.txt` writes one", text=r"\[\[source\]\]\s*$"),
-    OtherFile(names=r"poetry\.lock", what="a lock of Poetry's",
-              hint="`poetry export -o requirements.txt` writes one; --pyproject reads its pyproject.toml",
-              text=r"# This file is automatically @generated by Poetry\b"),
-    OtherFile(names=r"uv\.lock", what="a lock of uv's",
-              hint="`uv export --format pylock.toml -o pylock.toml` writes one that --from-pylock reads",
-              text=r"version = \d+[ \t]*\r?\n(?s:.*)^\[\[package\]\][ \t]*\r?$"),
-    OtherFile(names=r"pdm\.lock", what="a lock of PDM's",
-              hint="`pdm export -o requirements.txt` writes one; --pyproject reads its pyproject.toml",
-              text=r"# This file is @generated by PDM\b"),
-    OtherFile(names=r"pylock(?:\.[^.]+)?\.toml", what="a lock of PEP 751",
-              hint="--from-pylock FILE reads it", text=r"\[\[packages\]\]\s*$"),
-    OtherFile(names=r"pyproject\.toml", what="a project's own description",
-              hint="--pyproject FILE reads it", text=r"\[(?:project|build-system|tool\.[\w.-]+)\]\s*$"),
-    OtherFile(names=r".*\.ipynb", what="a notebook",
-              hint="--notebook FILE reads it", text=r'\s*"(?:cells|nbformat)": '),
-    OtherFile(names=r"(?:.*[-_.])?(?:environment|conda|env)(?:[-_.].*)?\.ya?ml",
-              what="an environment of conda's", hint="--conda FILE reads it", text=r"dependencies:\s*$"),
-)  # fmt: skip
-"""The first that fits counts. Their formats: https://packaging.python.org/en/latest/specifications/,
-https://python-poetry.org/docs/cli/#export, https://pipenv.pypa.io/en/latest/commands.html#requirements,
-https://docs.astral.sh/uv/reference/cli/#uv-export, https://pdm-project.org/en/latest/reference/cli/#export
-"""
-
-
-def _refuse_other(path: Path, text: str) -> None:
-    """UsageError for a file of another tool, with what to type."""
-    by_name = (one for one in _OTHER_FILES if re.fullmatch(one.names, path.name))
-    by_text = (one for one in _OTHER_FILES if one.text and re.search(rf"^{one.text}", text, re.MULTILINE))
-    found = next(by_name, None) or next(by_text, None)
-    if found is not None:
-        hint = found.hint.replace("FILE", str(path))
-        extras = re.search(r"^provides-extras = \[([^\]]*)\]", text, re.MULTILINE)
-        if extras is not None and "`uv export " in hint:
-            # without an extra its packages are left out, as a build for CUDA
-            names = ", ".join(re.findall(r"[\w.-]+", extras[1]))
-            hint = f"{hint}; of the project's extras ({names}) each by --extra NAME before -o"
-        raise UsageError(f"{path} is no requirements file: it is {found.what}", hint=hint)
+def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
+    """The frameworks that a project's extras alone name, if all extras that name one ask for the same of it;
+    notes for the rest. An extra of the CPU's build and one of CUDA's differ in their index alone.
+    """
+    asked: dict[str, dict[str, list[str]]] = {}
+    for group, texts in extras.items():
+        for parsed in map(requirement, map(str, texts if isinstance(texts, list) else [])):
+            if parsed is not None and parsed.url is None and load().is_framework(canonical(parsed.name)):
+                asked.setdefault(canonical(parsed.name), {}).setdefault(str(parsed), []).append(group)
+    own = any(load().is_framework(wish.name) for wish in found.wishes)
+    taken = {} if own else {name: texts for name, texts in asked.items() if len(texts) == 1}
+    for texts in taken.values():
+        for text, groups in texts.items():
+            found.add(text, f"{path}, the extras {', '.join(map(quoted, groups))}")
+    for group in extras:
+        but = [text for texts in taken.values() for text, groups in texts.items() if group in groups]
+        rest = f" but for {', '.join(but)}" if but else ""
+        found.notes.append(
+            f"{path}: the extra '{quoted(group)}' is not taken over{rest}; name its packages beside"
+        )

@@ -259,6 +259,34 @@ def search(
     )
 
 
+def of_its_time(demand: Demand, available: Mapping[str, Sequence[str]] | None, notes: list[str]) -> Demand:
+    """The demand for TensorFlow 1, with a note, where a file asks for ``tensorflow>=1.12`` and what stands
+    beside it holds back the newest release, too; else the same.
+
+    Code of TensorFlow 1 does not run with 2 (https://www.tensorflow.org/guide/migrate), and who bounds NumPy
+    to a release of 2018 wrote for what there was: 2.7 takes that NumPy by its metadata alone.
+    """
+    for wish in demand.frameworks:
+        bound, clauses = lower_bound(wish.parsed), {clause.operator for clause in wish.parsed.specifier}
+        if load().table_name(wish.name) != "tensorflow" or not demand.companions:
+            continue
+        if bound is None or key(bound)[0] != 1 or not clauses <= {">=", ">", "!="}:
+            continue
+        first = wish.bound(f"{wish.parsed.specifier},<2")
+        others = tuple(first if one is wish else one for one in demand.frameworks)
+        bounded = replace(demand, frameworks=others)
+        newest, alone = (
+            search(one, available=available, enough=1).possible
+            for one in (demand, replace(demand, companions=()))
+        )
+        held = not newest or (alone and newest[0].cell.frameworks != alone[0].cell.frameworks)
+        if held and search(bounded, available=available, enough=1).possible:
+            why = "it is written for TensorFlow 1, and what stands beside it is of that time, too"
+            notes.append(f"{wish} ({wish.place}) is taken as {first}: {why}")
+            return bounded
+    return demand
+
+
 def closest(
     demand: Demand,
     near: Mapping[str, str],
@@ -464,14 +492,17 @@ def _alone(choice: Choice, demand: Demand) -> bool:
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
     held = [wish for wish in demand.companions if wish.holds(cell.python, cell.platform)]
     beside = [without_marker(wish.parsed) for wish in held]
+    others = cell.index and [url for url in demand.index if _OF_A_BUILD.match(url)]
     return replace(
         cell,
         pip=asked_once(beside, cell.pip),
         imports=imports_into(demand, held),
-        index=tuple(dict.fromkeys((*demand.index, *cell.index))),
+        index=tuple(dict.fromkeys((*(url for url in demand.index if url not in others), *cell.index))),
     )
 
 
+_OF_A_BUILD = re.compile(r"https://download\.pytorch\.org/whl/cu\d+/?$")
+"""PyTorch's index of one build, which gives way to that of the build that is taken."""
 MOST_IMPORTS = 200
 """Imports that a cell gets out of source at most."""
 

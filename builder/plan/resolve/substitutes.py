@@ -54,7 +54,7 @@ _ON_EACH_PYTHON = 20
 _OLDER = 10
 """Older releases that are asked about, if no newer one will do."""
 _CANDIDATES = 1500
-_PYTHONS = 6
+_PYTHONS, _AT_ONCE = 6, 2
 _COMPILED = (
     "the index has only its sources, and how they compile is not on record; `from-source` takes it with "
     "the Debian packages of its build"
@@ -126,6 +126,10 @@ def nearest_demand(
         return found
     plain, swapped = _on_default_index(demand, found.proposal.unasked)
     other = _nearest(plain, index, available, until) if swapped else None
+    if other is None or other.proposal.unasked is not None:  # a release whose default build will do
+        swapped = [one for one in swapped if one.asked in demand.companions]
+        plain = replace(plain, frameworks=demand.frameworks)
+        other = _nearest(plain, index, available, until, only=_on_the_default_index)
     if other is None or other.proposal.unasked is not None:
         return found
     cell = other.proposal.cell
@@ -134,16 +138,26 @@ def nearest_demand(
 
 
 def _nearest(
-    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]], until: float
+    demand: Demand,
+    index: Index | None,
+    available: Mapping[str, Sequence[str]],
+    until: float,
+    only: _Suits = lambda _: True,
 ) -> NearestDemand | None:
     single, dropped = _one_of_each(demand)
-    ways = []
-    for suits in (_anywhere, _compiles):
+    ways, why = [], ""
+    for suits in (only, lambda one: only(one) and _compiles(one)):
         moved = _with_frameworks(single, available, suits)
         way = _way(moved, index, available, suits, until) if moved is not None else None
-        ways += [way] if way is not None else []
-        if way is None or not any(one.reason == _COMPILED for one in way.changes):
+        sources = (
+            [one.asked.name for one in way.changes if one.reason == _COMPILED] if way is not None else []
+        )
+        if way is not None:
+            told = tuple(replace(one, reason=one.reason or why) for one in way.changes)
+            ways.append(replace(way, changes=told))
+        if not sources:
             break  # else another release, on a system that has a compiler, may keep all
+        why = f"its images have no compiler, and of {', '.join(sources)} the index has only sources"
     if not ways:
         return None
     best = min(ways, key=_distance)
@@ -186,8 +200,8 @@ def joined(changes: Sequence[Substitution]) -> list[Substitution]:
     return found
 
 
-def _anywhere(_: Proposal) -> bool:
-    return True
+def _on_the_default_index(proposal: Proposal) -> bool:
+    return not proposal.cell.index
 
 
 def _compiles(proposal: Proposal) -> bool:
@@ -215,8 +229,14 @@ def _way(
             problems.append(problem)
             return None  # the others may have an answer
 
-    with ThreadPoolExecutor(2) as pool:
-        found = [one for one in pool.map(ask, proposals) if one is not None]
+    found = list[NearestDemand]()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while proposals:
+            batch = proposals[:_AT_ONCE]
+            found += filter(None, pool.map(ask, (one for one, _ in batch)))
+            resolved = [len(one.changes) for one in found if one.proposal.unasked is None]
+            # where more lack a wheel than change already, nothing nearer is found
+            proposals = [one for one in proposals[_AT_ONCE:] if not resolved or one[1] < min(resolved)]
     if not found:
         for kind in (FaultError, NotKnownError):
             for problem in problems:
@@ -369,8 +389,9 @@ def _proposals(demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterat
 
 def _one_for_each_python(
     demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits, index: Index | None
-) -> list[Proposal]:
-    """The first proposal for each Python, on a Debian release if possible: only there code is compiled.
+) -> list[tuple[Proposal, int]]:
+    """The first proposal for each Python, on a Debian release if possible: only there code is compiled. With
+    how many of the companions have no wheel for that Python.
 
     The Pythons that are nearest to those that the companions have wheels for come first.
     """
@@ -382,15 +403,33 @@ def _one_for_each_python(
     )
     found = []
     for python in by_wheels:
-        mine = filter(suits, _proposals(replace(demand, python=python), available))
+        mine = filter(suits, _proposals(_with_the_rest(replace(demand, python=python), available), available))
         first = next(mine, None)
         if first is None:
             continue
         alike = itertools.takewhile(lambda one, best=first: one.cell.frameworks == best.cell.frameworks, mine)  # type: ignore[misc]
-        found.append(next((one for one in (first, *alike) if one.cell.base.kind == "rootfs"), first))
+        best = next((one for one in (first, *alike) if one.cell.base.kind == "rootfs"), first)
+        found.append((best, sum(python not in there for there in has.values())))
         if len(found) == _PYTHONS:
             break
     return found
+
+
+def _with_the_rest(demand: Demand, available: Mapping[str, Sequence[str]]) -> Demand:
+    """The demand for the newest releases of its frameworks that the rules accept with the companions; itself
+    if each is named, or none is accepted.
+    """
+    if not demand.companions or all(pinned(wish.parsed) for wish in demand.frameworks):
+        return demand
+    whole = (one for _, one in judged(demand, available=available, most=_CANDIDATES) if one.possible)
+    best = next(whole, None)
+    if best is None:
+        return demand
+    taken = {canonical(one.name): pinned(one) for one in map(Requirement, best.cell.frameworks)}
+    named = tuple(
+        wish.bound(f"=={taken[wish.name]}") if taken.get(wish.name) else wish for wish in demand.frameworks
+    )
+    return replace(demand, frameworks=named)
 
 
 def _minors_apart(python: str, there: Set[str]) -> int:

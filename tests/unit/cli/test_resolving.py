@@ -583,9 +583,8 @@ def test_a_name_misspelt_is_told_from_a_package_of_its_own(typed_name: str, mean
 
 
 def test_all_typed_faults_are_told_at_once_and_hints_keep_the_options(tmp_path) -> None:
-    notebook = tmp_path / "n.ipynb"
-    source = "%tensorflow_version 1.x\nimport tensorflow as tf"
-    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text("FROM nvcr.io/nvidia/tensorflow:23.10-tf2-py3\n")
     with pytest.raises(UsageError) as several:
         called(command.resolve, ["torch"], gpu=["RTX 3009", "T44"], driver="abc", offline=True)
     assert several.value.message.startswith("several values are wrong:")
@@ -597,6 +596,6 @@ def test_all_typed_faults_are_told_at_once_and_hints_keep_the_options(tmp_path) 
     ):
         assert said in several.value.message
     with pytest.raises(UsageError) as one:
-        called(command.resolve, [], notebook=notebook, gpu=["T4"], driver="535", offline=True)
-    assert "line 1 has `%tensorflow_version 1.x`" in str(one.value.hint)
-    assert "`rtbuild resolve 'tensorflow<2' --gpu T4 --driver 535`" in str(one.value.hint)
+        called(command.resolve, [], requirement_file=[dockerfile], gpu=["T4"], driver="535", offline=True)
+    assert "23.10 is a month, and no release of TensorFlow" in one.value.message
+    assert "`rtbuild resolve tensorflow==VERSION --gpu T4 --driver 535`" in str(one.value.hint)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from builder.core.versions import (
     apart,
@@ -19,7 +20,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.cell_packages import CellFramework, CellPackage, firm_wishes
+from builder.plan.facts.rules.cell_packages import CellFramework, CellPackage, firm_wishes, markers_of
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
@@ -165,9 +166,15 @@ def _is_before(stack: Stack, one: CellPackage, oldest: PackageRow) -> bool:
     versions = {canonical(parsed.name): pinned(parsed) for parsed in own}
     versions |= {framework.name: framework.version for framework in stack.frameworks}
     for parsed in filter(None, map(requirement, oldest.requires)):
-        asked, mine = lower_bound(parsed) or pinned(parsed), versions.get(canonical(parsed.name))
-        if asked is not None and mine is not None and not at_least(mine, asked):
+        name = canonical(parsed.name)
+        asked, mine = lower_bound(parsed) or pinned(parsed), versions.get(name)
+        if asked is None or not holds(parsed, markers_of(stack.cell.python, stack.cell.platform)):
+            continue
+        if mine is not None and not at_least(mine, asked):
             return True
+        firm = firm_wishes(stack.cell, stack.frameworks, name) if mine is None else []
+        if any(apart(one.specifier, SpecifierSet(f">={asked}")) for one in firm):
+            return True  # matplotlib 3.5 wants numpy>=1.17, and the cell numpy<=1.15.4
     return False
 
 

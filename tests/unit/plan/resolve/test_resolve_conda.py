@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import CellError, UsageError
 from builder.plan.matrix import load
-from builder.plan.resolve.project_files import CondaPackage, from_conda, in_wheels, read_conda
+from builder.plan.resolve.environments import CondaPackage, from_conda, in_wheels, read_conda
 
 MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"

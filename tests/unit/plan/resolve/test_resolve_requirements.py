@@ -10,8 +10,9 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
-from builder.plan.resolve.project_files import from_notebook, from_pylock, from_pyproject
-from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_requirements
+from builder.plan.resolve.project_files import from_file, from_pylock, from_pyproject
+from builder.plan.resolve.requirements import MOST_BYTES, from_arguments
+from builder.plan.resolve.source_files import from_notebook
 
 HASH = "sha256:" + "0" * 64
 
@@ -27,7 +28,7 @@ def test_the_table_of_pip_list_is_read_as_pip_freeze(tmp_path: Path) -> None:
     )
     file = tmp_path / "list.txt"
     file.write_text(table)
-    found = from_requirements(file)
+    found = from_file(file)
     assert [str(wish) for wish in found.wishes] == ["numpy==1.26.4", "torch==2.3.1+cu121"]
     assert found.wishes[0].place == f"{file}:4"
     assert [note.partition(": ")[2][:4] for note in found.notes] == ["mine"]
@@ -58,7 +59,7 @@ def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
         "-c bounds.txt\n"
         "--no-binary :all:\n"
     )
-    found = from_requirements(path)
+    found = from_file(path)
     assert [str(wish) for wish in found.wishes] == [
         'torch==2.3.1; python_version < "3.12"',
         "numpy==1.26.4",
@@ -103,7 +104,7 @@ def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
 def test_what_a_repository_builds_itself_is_noted_and_the_rest_is_taken(tmp_path, line, own) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(f"torch==2.3.1\n{line}\n")
-    found = from_requirements(path)
+    found = from_file(path)
     assert list(map(str, found.wishes)) == ["torch==2.3.1"]
     (note,) = found.notes
     assert note.startswith(f"{path}:2: {line}: ")
@@ -123,7 +124,7 @@ def test_the_address_of_a_frameworks_wheel_tells_its_version(tmp_path) -> None:
         "https://example.invalid/torchvision-0.17.2-py3-none-any.whl#sha256=00 ; python_version < '3.12'\n"
         "name @ https://example.invalid/name-1.0-py3-none-any.whl\n"
     )
-    found = from_requirements(path)
+    found = from_file(path)
     assert [str(wish) for wish in found.wishes] == [
         "torch==2.2.2+cu121",
         'torchvision==0.17.2; python_version < "3.12"',
@@ -136,18 +137,18 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("numpy\ntorch=2.3\n")
     with pytest.raises(UsageError, match=r"requirements.txt:2: 'torch=2.3' is not a requirement"):
-        from_requirements(path)
+        from_file(path)
     path.write_text("-r requirements.txt\n")
     with pytest.raises(UsageError, match="in a circle"):
-        from_requirements(path)
+        from_file(path)
     with pytest.raises(UsageError, match="No such file"):
-        from_requirements(tmp_path / "nowhere.txt")
+        from_file(tmp_path / "nowhere.txt")
     path.write_bytes(b"\xff\xfe\x00")  # half a letter of UTF-16
     with pytest.raises(UsageError, match="is no text: its byte 2 is none of UTF-8"):
-        from_requirements(path)
+        from_file(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
     with pytest.raises(UsageError, match="more than 16 MiB"):
-        from_requirements(path)
+        from_file(path)
     with pytest.raises(UsageError, match="the command line: 'torch==' is not a requirement"):
         from_arguments(["torch=="])
 
@@ -194,7 +195,7 @@ def test_a_pyproject_of_either_kind(tmp_path) -> None:
         "pre<0.3,>=0.2.3",
     ]
     assert found.python == ">=3.10,<4"
-    assert "mine: not taken over" in found.notes[0]
+    assert "mine @ file:../mine: built from the repository's own source" in found.notes[0]
     for text, said in (("[tool.x]\n", "names no dependencies"), ("= 1", "pyproject.toml")):
         path.write_text(text)
         with pytest.raises(UsageError, match=said):
@@ -280,7 +281,7 @@ def test_the_requirements_file_that_an_install_line_names_is_read(tmp_path) -> N
     notebook(tmp_path / "n.ipynb", *lines)
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text("FROM x\nRUN pip install -r /app/requirements.txt\n")
-    for found in (from_notebook(tmp_path / "n.ipynb"), from_requirements(dockerfile)):
+    for found in (from_notebook(tmp_path / "n.ipynb"), from_file(dockerfile)):
         assert list(map(str, found.wishes)) == ["torch==2.1.0", "numpy<2"]
         assert found.wishes[0].place == f"{tmp_path}/requirements.txt:1"
         assert not found.notes
@@ -396,7 +397,7 @@ def test_the_cuda_of_a_wheels_address_is_that_of_its_build(tmp_path) -> None:
         "https://example.invalid/whl/cu102/torchvision-0.9.1-cp38-cp38-linux_x86_64.whl\n"
         "https://example.invalid/cu102/tensorflow-2.3.0-cp38-cp38-manylinux2010_x86_64.whl\n"
     )
-    found = from_requirements(path)
+    found = from_file(path)
     assert [str(wish) for wish in found.wishes] == [
         "torch==1.8.1+cu102",
         "torchvision==0.9.1",
@@ -409,32 +410,43 @@ def test_the_cuda_of_a_wheels_address_is_that_of_its_build(tmp_path) -> None:
 def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding: str) -> None:
     path = tmp_path / "requirements.txt"
     path.write_bytes("torch==2.3.1\r\nnumpy\r\n".encode(encoding))
-    assert [str(wish) for wish in from_requirements(path).wishes] == ["torch==2.3.1", "numpy"]
+    assert [str(wish) for wish in from_file(path).wishes] == ["torch==2.3.1", "numpy"]
 
 
 @pytest.mark.parametrize(
-    ("code", "hint"),
+    ("code", "taken", "told"),
     [
         (
             "%tensorflow_version 1.x\nimport tensorflow as tf",
-            "cell 1, line 1 has `%tensorflow_version 1.x`: `rtbuild resolve 'tensorflow<2'`",
+            "tensorflow<2",
+            "cell 1, line 1 has `%tensorflow_version 1.x`: tensorflow<2",
         ),
         (
             "try:\n  %tensorflow_version 1.x\nexcept: pass\nimport tensorflow",
-            "`rtbuild resolve 'tensorflow<2'`",
+            "tensorflow<2",
+            "`%tensorflow_version 1.x`",
         ),
-        ("import numpy\nfrom torch import nn", "it imports torch (cell 1, line 2): `rtbuild resolve torch`"),
-        ("import onnxruntime", "`rtbuild resolve onnxruntime-gpu`"),
-        ("import paddle", "`rtbuild resolve paddlepaddle-gpu`"),
-        ("import numpy", "lines such as `!pip install torch` are read"),
+        (
+            "import numpy\nfrom torch import nn",
+            "torch",
+            "cell 1, line 2: import of torch: no line installs it",
+        ),
+        ("import onnxruntime", "onnxruntime-gpu", "no line installs it"),
+        ("import paddle", "paddlepaddle-gpu", "`rtbuild resolve paddlepaddle-gpu==VERSION`"),
     ],
 )
-def test_a_notebook_that_installs_nothing_is_served_by_its_imports(tmp_path, code: str, hint: str) -> None:
+def test_a_notebook_that_installs_no_framework_has_the_one_that_it_imports(
+    tmp_path: Path, code: str, taken: str, told: str
+) -> None:
     path = tmp_path / "old.ipynb"
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": code.splitlines(keepends=True)}]}))
-    with pytest.raises(UsageError, match="installs nothing by pip") as refused:
-        from_notebook(path)
-    assert hint in str(refused.value.hint)
+    source = ["!pip install tqdm\n"] if "import numpy" not in code else []
+    cells = [{"cell_type": "code", "source": code.splitlines(keepends=True)}]
+    cells += [{"cell_type": "code", "source": source}]
+    path.write_text(json.dumps({"cells": cells}))
+    found = from_notebook(path)
+    assert [str(wish) for wish in found.wishes if wish.name != "tqdm"] == [taken]
+    (note,) = found.notes
+    assert told in note
 
 
 def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
@@ -443,7 +455,7 @@ def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
         "FROM rust:1.80 AS build\nFROM --platform=linux/amd64 nvidia/cuda:13.1.0-cudnn-runtime-ubuntu24.04\n"
         "RUN pip install onnxruntime-gpu\n"
     )
-    found = from_requirements(path)
+    found = from_file(path)
     assert list(map(str, found.wishes)) == ["onnxruntime-gpu"]
     (note,) = found.notes
     assert note.startswith(
@@ -492,8 +504,8 @@ def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
         ),
         (
             "FROM pytorch/pytorch:latest\nRUN pip install numpy\n",
-            ["numpy"],
-            "its tag names no release of PyTorch: `rtbuild resolve torch -r ",
+            ["numpy", "torch"],
+            "its tag names no release of PyTorch: any; `rtbuild resolve torch==VERSION -r ",
         ),
     ],
 )
@@ -502,7 +514,7 @@ def test_the_framework_of_a_dockerfiles_image_is_read(
 ) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(text)
-    found = from_requirements(path)
+    found = from_file(path)
     assert list(map(str, found.wishes)) == wishes
     assert told in found.notes[-1]
     assert found.python is None
@@ -511,7 +523,7 @@ def test_the_framework_of_a_dockerfiles_image_is_read(
 def test_the_python_of_a_dockerfiles_image_is_read(tmp_path: Path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text("FROM python:3.9-slim\nRUN pip install torch\n")
-    found = from_requirements(path)
+    found = from_file(path)
     assert found.python == "3.9"
     assert found.notes == [f"{path}:1: FROM python:3.9-slim: its Python, 3.9, is taken over"]
 
@@ -520,7 +532,7 @@ def test_the_python_of_a_dockerfiles_image_is_read(tmp_path: Path) -> None:
 def test_pkg_resources_is_that_of_setuptools(tmp_path, text: str) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(f"torch\n{text} ; python_version > '3'\n")
-    found = from_requirements(path)
+    found = from_file(path)
     assert list(map(str, found.wishes)) == ["torch", 'setuptools<82; python_version > "3"']
     assert "taken as setuptools<82: it is a module of setuptools" in found.notes[0]
 
@@ -533,54 +545,18 @@ def test_a_dockerfiles_pip_lines_are_read(tmp_path) -> None:
         "RUN apt-get update && pip install --no-cache-dir \\\n"
         "    torch==2.3.1 \\\n    # a comment\n    numpy && rm -rf x\n"
         'RUN ["pip3", "install", "tqdm==4.66"]\n'
-        "RUN pip install -r requirements.txt x==${V}\n"
+        "RUN pip install -r requirements.txt x==${V} y==${W}\n"
     )
-    found = from_requirements(path)
-    assert [str(wish) for wish in found.wishes] == ["torch==2.3.1", "numpy", "tqdm==4.66"]
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.3.1", "numpy", "tqdm==4.66", "x==1"]
+    assert f"{path}:8: y==${{W}}: a variable, whose value is not known here" in found.notes
     assert found.wishes[0].place == f"{path}:3"
     assert "-r requirements.txt" in "\n".join(found.notes)
     path.write_text("FROM scratch\n")
     with pytest.raises(UsageError, match="a Dockerfile that installs nothing by pip"):
-        from_requirements(path)
+        from_file(path)
     path.write_text("FROM tensorflow/tensorflow:latest-gpu\n")
-    with pytest.raises(UsageError, match="`rtbuild resolve tensorflow` takes one"):
-        from_requirements(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said", "hint"),
-    [
-        ("setup.py", "from setuptools import setup\nsetup()\n", "a program", "pip freeze"),
-        ("other", "from setuptools import setup\n", "a program", "pip freeze"),
-        ("setup.cfg", "[metadata]\nname = x\n", "setuptools' settings", "pip freeze"),
-        ("Pipfile", "[packages]\ntorch = '*'\n", "Pipenv's", "pipenv requirements"),
-        ("Pipfile.lock", '{"_meta": {}}', "Pipenv's", "pipenv requirements"),
-        ("poetry.lock", "# poetry\n[[package]]\nname = 'x'\n", "Poetry's", "poetry export"),
-        ("uv.lock", "version = 1\n[[package]]\n", "uv's", "uv export"),
-        ("pdm.lock", "[metadata]\n", "PDM's", "pdm export"),
-        ("pyproject.toml", "[project]\n", "a project's", "--pyproject"),
-        ("pylock.toml", "lock-version = '1.0'\n", "lock", "--from-pylock"),
-        ("n.ipynb", "{}", "notebook", "--notebook"),
-        ("environment.yml", "name: x\ndependencies: []\n", "conda", "--conda"),
-        ("my-uv.lock", "version = 1\nrevision = 3\n\n[[package]]\nname = 'x'\n", "uv's", "uv export"),
-        (
-            "p.lock",
-            "# This file is automatically @generated by Poetry 2.1\n\n[[package]]\n",
-            "Poetry's",
-            "export",
-        ),
-        ("a-pyproject.toml", "[build-system]\nrequires = []\n\n[project]\n", "a project's", "--pyproject"),
-        ("my.toml", "lock-version = '1.0'\n\n[[packages]]\nname = 'x'\n", "lock of PEP", "--from-pylock"),
-        ("n.json", '{\n "cells": []\n}', "notebook", "--notebook"),
-    ],
-)
-def test_another_tools_file_is_told_with_what_to_type(tmp_path, name, text, said, hint) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(UsageError, match=f"{name} is no requirements file") as raised:
-        from_requirements(path)
-    assert said in raised.value.message
-    assert hint in str(raised.value.hint)
+    assert list(map(str, from_file(path).wishes)) == ["tensorflow"]
 
 
 @pytest.mark.parametrize(
@@ -590,9 +566,10 @@ def test_a_notebook_without_pip_is_answered_by_the_framework_that_it_imports(tmp
     path = tmp_path / "n.ipynb"
     code = f"import os\nfrom {row.module}.x import y"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": code}]}))
-    with pytest.raises(UsageError) as none:
-        from_notebook(path)
-    assert f"rtbuild resolve {row.distribution}`" in str(none.value.hint)
+    found = from_file(path)
+    assert [(str(wish), wish.place) for wish in found.wishes] == [
+        (row.distribution, f"{path}, cell 1, line 2")
+    ]
 
 
 @pytest.mark.parametrize("text", ["old-gan", "old-gan/", "./old-gan"])
@@ -604,9 +581,5 @@ def test_a_folder_in_the_place_of_a_package_names_the_file_of_it_that_is_read(tm
         (tmp_path / "old-gan" / name).touch()
     with pytest.raises(UsageError) as found:
         from_arguments([text])
-    assert "-r old-gan/requirements.txt" in found.value.hint
-    assert "--conda old-gan/environment.yml" in found.value.hint
-    assert "notes.txt" not in found.value.hint
-    with pytest.raises(UsageError, match="is a folder"):
-        from_requirements(Path("old-gan"))
+    assert f"`rtbuild resolve -r {text}` reads the files of its project" in found.value.hint
     assert [one.name for one in from_arguments(["torch"]).wishes] == ["torch"]

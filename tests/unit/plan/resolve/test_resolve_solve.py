@@ -557,3 +557,52 @@ def test_a_card_s_own_reason_comes_before_the_driver_s() -> None:
     reasons = nothing(demand, search(demand), None).reasons
     assert reasons[0] == "CUDA 13 serves compute capability 7.5 to 12.1; V100 has 7.0"
     assert reasons[-1] == "driver 570 is older than 580.65.06"
+
+
+OLD = ("numpy<=1.15.4", "matplotlib>=1.5.3")
+
+
+@pytest.mark.parametrize(
+    ("asked", "beside", "taken"),
+    [
+        ("tensorflow-gpu>=1.12.0", OLD, "tensorflow-gpu<2,>=1.12.0"),
+        ("tensorflow-gpu>=1.12.0", (), "tensorflow-gpu>=1.12.0"),  # nothing tells of when it was written
+        ("tensorflow-gpu>=1.12.0", ("tqdm",), "tensorflow-gpu>=1.12.0"),
+        ("tensorflow-gpu>=2.1", OLD, "tensorflow-gpu>=2.1"),
+        ("tensorflow-gpu>=1.12.0,<3", OLD, "tensorflow-gpu<3,>=1.12.0"),
+    ],
+)
+def test_tensorflow_1_is_meant_where_the_rest_is_of_its_time(asked: str, beside, taken: str) -> None:
+    notes: list[str] = []
+    found = solve.of_its_time(demanded(asked, *beside, gpus=("6.1",), driver="535"), None, notes)
+    assert [str(wish) for wish in found.frameworks] == [taken]
+    assert bool(notes) is (taken == "tensorflow-gpu<2,>=1.12.0")
+    best = search(found).possible[0].cell
+    assert (best.frameworks, best.python) == (("tensorflow-gpu==1.14.0",), "3.7") or not notes
+
+
+def test_no_release_is_ruled_out_by_releases_that_nobody_read() -> None:
+    """matplotlib 3.5, the oldest on record, wants numpy>=1.17: an older one goes with numpy<=1.15.4."""
+    assert proposals("tensorflow-gpu==1.14.0", *OLD, python="3.7")
+    assert not proposals("tensorflow-gpu==1.14.0", "numpy<=1.15.4", "matplotlib>=3.5", python="3.7")
+
+
+def test_another_distribution_is_told_with_why_it_is_of_no_use_on_the_card() -> None:
+    for card, words in (
+        ("RTX3060", "has it, for CUDA 9.0, which serves compute capability 3.0 to 7.5, and RTX3060 has 8.6"),
+        ("6.1", "has it"),
+    ):
+        demand = demanded("tensorflow==1.5", gpus=(card,))
+        said = str(nothing(demand, search(demand)))
+        assert f"built without CUDA; tensorflow-gpu 1.5.0 {words}" in said
+        assert ("has it, for" in said) is (card == "RTX3060")
+
+
+def test_the_index_of_another_build_gives_way_to_that_of_the_build_that_is_taken() -> None:
+    mine = "https://download.pytorch.org/whl/"
+    named = (f"{mine}cu128", "https://example.invalid/simple")
+    (old, *_) = proposals("torch==2.8.0", gpus=("6.1",), index=named)
+    assert old.cell.frameworks == ("torch==2.8.0+cu126",)
+    assert old.cell.index == (named[1], f"{mine}cu126")
+    (new, *_) = proposals("torch==2.8.0", gpus=("12.0",), index=named)
+    assert (new.cell.frameworks, new.cell.index) == (("torch==2.8.0",), named)

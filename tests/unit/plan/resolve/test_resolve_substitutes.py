@@ -690,3 +690,43 @@ def test_a_way_that_changes_nothing_says_why_nobody_calls_it_possible() -> None:
     _, way = told.message.splitlines()
     assert way.startswith(f"what nothing refuses: {', '.join(cell.frameworks)} on Python {cell.python}")
     assert way.endswith(": the libraries of torchcodec were not read")
+
+
+def test_the_line_of_a_project_to_change_and_a_retired_name_are_told() -> None:
+    mine, place = "https://download.pytorch.org/whl/cu128", "pyproject.toml, [[tool.uv.index]] 'pytorch'"
+    demand = demanded("torch~=2.8.0", gpus=("6.1",), driver="580.95.05")
+    (best, *_) = search(demand, enough=1).possible
+    (note,) = proposing._of_indexes({mine: place}, best, demand)
+    assert note.startswith(f"{place} names {mine}: ")
+    assert "6.1" in note
+    assert note.endswith("; put https://download.pytorch.org/whl/cu126 there")
+    assert not list(proposing._of_indexes({mine.replace("cu128", "cu126"): place}, best, demand))
+    for text, said in (
+        ("tensorflow-gpu==2.6.2", "tensorflow==2.6.2 is the same, with CUDA"),
+        ("tensorflow-gpu==1.14.0", "tensorflow==1.14.0 was built without CUDA; later ones have it"),
+        ("tensorflow==2.6.2", ""),
+    ):
+        demand = demanded(text)
+        notes = list(proposing._of_retired(search(demand, enough=1).possible[0], demand))
+        assert [note.endswith(said) for note in notes] == [True] * bool(said)
+
+
+def test_where_a_wheel_is_lacked_no_python_is_asked_that_can_be_no_nearer(
+    monkeypatch: pytest.MonkeyPatch, resolver: list[tuple[str, ...]]
+) -> None:
+    asked: list[str] = []
+    (demand, (best, *_)) = (demanded("torch==2.3.1"), search(demanded("torch==2.3.1")).possible)
+    ways = [
+        (replace(best, cell=replace(best.cell, python=python)), n)
+        for python, n in (("3.8", 0), ("3.9", 1), ("3.10", 1), ("3.11", 0))
+    ]
+
+    def loosened(proposal: Proposal, **_: object) -> substitutes.NearestDemand:
+        asked.append(proposal.cell.python)
+        change = substitutes.Substitution(asked=demand.frameworks[0], instead=None)
+        return substitutes.NearestDemand(changes=(change,), proposal=proposal)
+
+    monkeypatch.setattr(substitutes, "_one_for_each_python", lambda *_: ways)
+    monkeypatch.setattr(substitutes, "_loosened", loosened)
+    assert substitutes._way((demand, []), None, {}, lambda _: True, 0.0) is not None
+    assert sorted(asked) == ["3.11", "3.8", "3.9"]

@@ -1,0 +1,319 @@
+"""Files that a project describes itself by: each kind says the same, and nothing of a project is run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.core.errors import UsageError
+from builder.plan.resolve.project_files import from_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAME = ["numpy<1.24", "torch==1.10.2"]
+SETUP = """\
+import sys
+from setuptools import setup
+{before}
+if __name__ == "__main__":
+    setup(name="x", python_requires=">=3.7", install_requires={asked}{more})
+"""
+
+
+def as_notebook(*lines: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": line} for line in lines]}, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "numpy<1.24\ntorch==1.10.2\n"),
+        ("requirements.in", "numpy<1.24\r\ntorch==1.10.2\r\n"),
+        ("requirements.txt", "numpy\ntorch==1.10.2\n-c bounds.txt\n"),
+        ("Dockerfile", "FROM ubuntu:20.04\nRUN apt-get update && pip install 'numpy<1.24' torch==1.10.2\n"),
+        ("gpu.Dockerfile", "FROM ubuntu\nARG T=1.10.2\nENV N=1.24\nRUN pip install 'numpy<$N' torch==${T}\n"),
+        ("Dockerfile", "FROM pytorch/pytorch:1.10.2-cuda10.2-cudnn7-runtime\nRUN pip install 'numpy<1.24'\n"),
+        (
+            "Dockerfile",
+            "FROM ubuntu\nRUN conda install -y 'numpy<1.24' pytorch=1.10.2 cudatoolkit=10.2 -c pytorch\n",
+        ),
+        ("n.ipynb", as_notebook("!pip install 'numpy<1.24' torch==1.10.2")),
+        ("n.ipynb", as_notebook("! pip install 'numpy<1.24'\n", "%pip install torch==1.10.2")),
+        ("n.ipynb", as_notebook("!conda install -c pytorch 'numpy<1.24' pytorch==1.10.2 cudatoolkit=10.2")),
+        ("environment.yml", "dependencies:\n- numpy<1.24\n- pytorch=1.10.2\n- cudatoolkit=10.2\n"),
+        ("any.yaml", "name: x\ndependencies:\n- pip:\n  - numpy<1.24\n  - torch==1.10.2\n"),
+        ("pyproject.toml", '[project]\ndependencies = ["numpy<1.24", "torch==1.10.2"]\n'),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nnumpy = "<1.24"\ntorch = "1.10.2"\n'),
+        (
+            "pyproject.toml",
+            '[project]\ndynamic=["dependencies"]\n[tool.setuptools.dynamic]\ndependencies={file="listed.txt"}\n',
+        ),
+        ("setup.cfg", "[options]\ninstall_requires =\n    numpy<1.24\n    torch==1.10.2\n"),
+        ("setup.cfg", "[options]\ninstall_requires = file: listed.txt\n"),
+        ("setup.py", SETUP.format(before="", asked='["numpy<1.24", "torch==1.10.2"]', more="")),
+        ("setup.py", SETUP.format(before='A = ["numpy<1.24"]\nA += ["torch==1.10.2"]', asked="A", more="")),
+        (
+            "setup.py",
+            SETUP.format(
+                before='A = []\nA.append("numpy<1.24")\nA.extend(["torch==1.10.2"])', asked="A", more=""
+            ),
+        ),
+        (
+            "setup.py",
+            SETUP.format(before='with open("listed.txt") as f:\n    A = f.read()', asked="A.split()", more="")
+            .replace("A = f.read()", "A = [line.strip() for line in open('listed.txt')]")
+            .replace("A.split()", "A"),
+        ),
+        (
+            "setup.py",
+            SETUP.format(
+                before='def asked():\n    with open("requirements.txt") as f:\n        return f.readlines()',
+                asked="asked()",
+                more="",
+            ),
+        ),
+        (
+            "setup.py",
+            SETUP.format(
+                before='K = {"install_requires": ["numpy<1.24", "torch==1.10.2"]}', asked="[]", more=", **K"
+            ),
+        ),
+        (
+            "setup.py",
+            SETUP.format(
+                before='A = ["numpy<1.24", "torch==1.10.2"]\nif sys.version_info[0] < 3:\n    A += ["x"]',
+                asked="A",
+                more=', tests_require=["pytest"]',
+            ),
+        ),
+        ("Pipfile", '[packages]\nnumpy = "<1.24"\ntorch = {version = "==1.10.2"}\n'),
+        ("Pipfile.lock", '{"default": {"numpy": {"version": "<1.24"}, "torch": {"version": "==1.10.2"}}}'),
+    ],
+)
+def test_every_kind_of_file_with_the_same_content_gives_the_same_requirements(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    for other in ("listed.txt", "listed-requirements.txt", "requirements.txt"):
+        (tmp_path / other).write_text("numpy<1.24\ntorch==1.10.2\n")
+    (tmp_path / "bounds.txt").write_text("numpy<1.24\nscipy<1.9\n")
+    path = tmp_path / name
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path.write_bytes(text.encode(encoding))
+        found = from_file(path).merged()
+        assert sorted(map(str, found.wishes)) == SAME
+        assert not found.clashes
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for other in ("listed.txt", "listed-requirements.txt", "bounds.txt"):
+        (folder / other).write_text((tmp_path / other).read_text())
+    (folder / name).write_text(text)
+    known = name in {
+        "requirements.txt",
+        "requirements.in",
+        "Dockerfile",
+        "environment.yml",
+        "Pipfile",
+        "setup.cfg",
+    }
+    if known or (
+        name in {"pyproject.toml", "setup.py"} and "requirements.txt" not in text.replace("d-requ", "")
+    ):
+        found = from_file(folder).merged()
+        assert sorted(map(str, found.wishes)) == SAME
+        assert found.notes[0].startswith(f"{folder}: read as one project: {name}")
+
+
+def test_what_only_a_run_of_setup_py_would_tell_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "setup.py"
+    path.write_text(
+        "import sys\nfrom setuptools import setup\nexec(open('version.py').read())\n"
+        "if '--gpu' in sys.argv:\n    gpu = True\nelse:\n    gpu = False\n"
+        "NAMES = ['numpy', compute()]\n"
+        "if gpu:\n    NAMES.append('tensorflow-gpu >= 1.12.0')\n"
+        "else:\n    NAMES.append('tensorflow >= 1.12.0')\n"
+        "setup(version=__version__, install_requires=NAMES, python_requires=ask(), "
+        "extras_require={'all': ['rich']}, setup_requires=['pytest-runner'])\n"
+    )
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == ["numpy", "tensorflow-gpu>=1.12.0"]
+    assert found.wishes[0].place == f"{path}:13, install_requires"
+    said = "\n".join(found.notes)
+    for words in (
+        "a part of install_requires: computed by the program, which is not run",
+        "python_requires: computed by the program",
+        "tensorflow-gpu >= 1.12.0 (if gpu): taken, as if the test held",
+        "tensorflow >= 1.12.0 (if not (gpu)): left out: tensorflow-gpu stands for it",
+        "the extra 'all' is not taken over",
+        "setup_requires (pytest-runner): not taken over",
+    ):
+        assert words in said
+    for text, message in (("print 'x'\n", "cannot be read"), ("setup()\n", "calls no setup")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message) as refused:
+            from_file(path)
+        assert refused.value.hint
+
+
+def test_the_indexes_of_a_project_are_those_that_linux_uses(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(
+        '[project]\ndependencies = ["torch~=2.8.0", "mine"]\n'
+        "[tool.uv.sources]\nmine = { path = 'mine' }\ntorch = [\n"
+        "  { index = 'cpu', marker = \"sys_platform == 'darwin'\" },\n"
+        "  { index = 'cuda', marker = \"sys_platform != 'darwin'\" } ]\n"
+        "[[tool.uv.index]]\nname = 'cuda'\nurl = 'https://example.invalid/whl/cu128'\nexplicit = true\n"
+        "[[tool.uv.index]]\nname = 'cpu'\nurl = 'https://example.invalid/whl/cpu'\nexplicit = true\n"
+        "[[tool.uv.index]]\nname = 'any'\nurl = 'https://example.invalid/any'\n"
+    )
+    found = from_file(path)
+    assert found.index == ["https://example.invalid/whl/cu128", "https://example.invalid/any"]
+    assert found.places[found.index[0]] == f"{path}, [[tool.uv.index]] 'cuda'"
+    assert [str(wish) for wish in found.wishes] == ["torch~=2.8.0"]
+    assert "mine @ file:mine: built from the repository's own source" in found.notes[0]
+    path.write_text(
+        '[tool.poetry.dependencies]\npython = ">=3.8,<3.11"\n'
+        'torch = [{version = "^1.13", python = "<3.9"}, {version = "^2.0", python = ">=3.9", source = "w"}]\n'
+        'rich = {version = "*", optional = true}\nodd = "^1.0 || ^2.0"\n'
+        '[[tool.poetry.source]]\nname = "w"\nurl = "https://example.invalid/whl/cu118"\n'
+    )
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == [
+        'torch<2,>=1.13; python_version < "3.9"',
+        'torch<3,>=2.0; python_version >= "3.9"',
+        "odd",
+    ]
+    assert found.index == ["https://example.invalid/whl/cu118"]
+    assert [note.partition("dependencies: ")[2][:4] for note in found.notes] == ["rich", "odd "]
+
+
+UV_LOCK = """\
+version = 1
+requires-python = ">=3.10"
+
+[[package]]
+name = "mine"
+version = "0.1"
+source = { virtual = "." }
+dependencies = [{ name = "torch" }, { name = "rich" }]
+
+[[package]]
+name = "torch"
+version = "2.7.1+cu128"
+source = { registry = "https://example.invalid/whl/cu128" }
+dependencies = [{ name = "colorama", marker = "sys_platform == 'win32'" }]
+
+[[package]]
+name = "colorama"
+version = "0.4.6"
+source = { registry = "https://example.invalid/simple" }
+
+[[package]]
+name = "rich"
+version = "13.0"
+source = { registry = "https://example.invalid/simple" }
+"""
+POETRY_LOCK = """\
+# This file is automatically @generated by Poetry 2.1.1 and should not be changed by hand.
+
+[[package]]
+name = "torch"
+version = "2.7.1"
+groups = ["main"]
+
+[package.dependencies]
+colorama = {version = "*", markers = "platform_system == 'Windows'"}
+
+[[package]]
+name = "colorama"
+version = "0.4.6"
+groups = ["main"]
+
+[[package]]
+name = "pytest"
+version = "8"
+groups = ["dev"]
+
+[metadata]
+lock-version = "2.1"
+python-versions = "^3.10"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "taken", "python", "index"),
+    [
+        (
+            "uv.lock",
+            UV_LOCK,
+            ["torch==2.7.1+cu128", "rich==13.0"],
+            ">=3.10",
+            ["https://example.invalid/whl/cu128"],
+        ),
+        (
+            "my.lock",
+            UV_LOCK,
+            ["torch==2.7.1+cu128", "rich==13.0"],
+            ">=3.10",
+            ["https://example.invalid/whl/cu128"],
+        ),
+        ("poetry.lock", POETRY_LOCK, ["torch==2.7.1"], ">=3.10,<4", []),
+        ("p.lock", POETRY_LOCK, ["torch==2.7.1"], ">=3.10,<4", []),
+    ],
+)
+def test_a_lock_pins_what_nothing_in_it_brings(tmp_path, name, text, taken, python, index) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    found = from_file(path)
+    assert (list(map(str, found.wishes)), found.python, found.index) == (taken, python, index)
+    assert found.notes == [f"{path}: 1 packages that others of it bring are not pinned"]
+
+
+def test_a_folder_is_read_as_one_project(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM tensorflow/tensorflow:2.4.0-gpu\nRUN pip install -r requirements.txt tqdm\n"
+    )
+    (tmp_path / "Pipfile").write_text(
+        '[packages]\ntensorflow-gpu = "*"\npandas = "*"\n[requires]\npython_version = "3.8"\n'
+    )
+    (tmp_path / "setup.py").write_text(SETUP.format(before="", asked='["scipy"]', more=""))
+    (tmp_path / "requirements-dev.txt").write_text("pytest\n")
+    (tmp_path / "environment.yml").write_text("dependencies: [numpy]\n")
+    (tmp_path / "requirements.txt").write_text("h5py<3\n")
+    found = from_file(tmp_path)
+    assert found.notes[0] == (
+        f"{tmp_path}: read as one project: setup.py, Pipfile, requirements.txt, Dockerfile; left aside: "
+        "environment.yml, requirements-dev.txt (`-r FILE` reads one)"
+    )
+    names = {wish.name for wish in found.wishes}
+    assert names == {"tensorflow", "tensorflow-gpu", "pandas", "scipy", "h5py", "tqdm"}
+    assert found.python == "3.8"  # one of setup.py's
+    assert "its tag names no release" not in "".join(found.notes)
+    (tmp_path / "Dockerfile").write_text("FROM tensorflow/tensorflow:latest-gpu\nRUN pip install tqdm\n")
+    told = f"what it brings is replaced by tensorflow-gpu ({tmp_path}/Pipfile, packages)"
+    assert told in from_file(tmp_path).notes[-1]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="has no requirements"):
+        from_file(empty)
+
+
+def test_the_values_of_a_dockerfiles_variables_are_put_in_as_the_shell_does(tmp_path) -> None:
+    """``ARG`` before ``FROM`` counts where it stands again behind it: AlphaFold's, PyTorch's recipes."""
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "ARG CUDA=11.1\nARG LOST=1\nFROM nvidia/cuda:${CUDA}-cudnn8-runtime-ubuntu18.04\nARG CUDA\n"
+        "ENV A=1.7.1 B='0.8.2'\nENV OLD 2.0\n"
+        "RUN pip install --upgrade jax==0.2.14 jaxlib==0.1.69+cuda${CUDA/./} -f \\\n"
+        "  https://storage.googleapis.com/jax-releases/jax_releases.html\n"
+        "RUN pip install a==${CUDA%.*} b==${A%%.*} c==${B//./} d==${OLD} e==${X:-3} f==${LOST}\n"
+    )
+    found = from_file(path)
+    assert list(map(str, found.wishes)) == [
+        "jax==0.2.14", "jaxlib==0.1.69+cuda111", "a==11", "b==1", "c==082", "d==2.0", "e==3",
+    ]  # fmt: skip
+    said = "\n".join(found.notes)
+    assert "f==${LOST}: a variable" in said
+    assert "-f https://storage.googleapis.com/jax-releases/jax_releases.html: a page of wheels" in said
