@@ -1047,6 +1047,67 @@ def test_a_try_of_a_function_of_another_module_is_read_with_the_names_there() ->
     assert [(one.path, one.line) for one in proof(taker, "")] == [("taker/inner.py", 5)]
 
 
+_LOADED = """import os, importlib.util
+def _load(name, path):
+    importlib.util.spec_from_file_location(name, path).loader.exec_module(None)
+def _discover():
+    root = os.path.dirname(__file__)
+    for name in os.listdir(root):
+        if not os.path.isdir(os.path.join(root, name)):
+            continue
+        if name.startswith('__'):
+            continue
+        _load(name, os.path.join(root, name, 'driver.py'))
+_discover()
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "path", "is_lacking"),
+    [
+        (_LOADED, "taker/nvidia/driver.py", True),  # of Triton 3.0
+        (_LOADED, "taker/driver.py", False),
+        (_LOADED, "taker/__nvidia/driver.py", False),
+        (_LOADED.replace("\n_discover()", ""), "taker/nvidia/driver.py", False),
+        (_LOADED.replace("not os.path.isdir", "wanted"), "taker/nvidia/driver.py", False),
+        (_LOADED.replace("dirname(__file__)", "join('/', 'else')"), "taker/nvidia/driver.py", False),
+        (
+            "import pkgutil, importlib\nfor _, name, _ in pkgutil.iter_modules(__path__):\n    importlib.import_module('.' + name, __name__)",
+            "taker/one.py",
+            True,
+        ),
+        (
+            "import pkgutil, importlib\nfor _, name, _ in pkgutil.iter_modules(__path__):\n    importlib.import_module('other.' + name)",
+            "taker/one.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and not file.startswith('_'):\n        name = file[:-3]\n        importlib.import_module(f'taker.{name}')",
+            "taker/one.py",
+            True,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and not file.startswith('_'):\n        importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one/__init__.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and file != HIDDEN:\n        importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one.py",
+            False,
+        ),
+    ],
+)
+def test_modules_that_a_package_finds_in_its_own_folder_are_executed(init, path, is_lacking) -> None:
+    found = proof({"taker/__init__.py": init, path: "import nowhere_else"}, "", whole=True)
+    assert [one.lacked for one in found if not one.aside] == (["nowhere_else"] if is_lacking else [])
+
+
 def test_each_module_that_no_wheel_has_is_told_once() -> None:
     """DGL 2.1 imports setuptools and pandas, of which its metadata names neither."""
     taker = {
