@@ -1108,6 +1108,14 @@ def test_modules_that_a_package_finds_in_its_own_folder_are_executed(init, path,
     assert [one.lacked for one in found if not one.aside] == (["nowhere_else"] if is_lacking else [])
 
 
+def test_many_lacks_of_one_module_hide_none_of_another() -> None:
+    files = {f"taker/m{number}.py": "import brought_later" for number in range(20)}
+    files["taker/__init__.py"] = "".join(f"import taker.m{number}\n" for number in range(20))
+    files["taker/m19.py"] = "import nowhere_else"
+    found = proof(files, "", whole=True)
+    assert {one.lacked for one in found} == {"brought_later", "nowhere_else"}
+
+
 def test_each_module_that_no_wheel_has_is_told_once() -> None:
     """DGL 2.1 imports setuptools and pandas, of which its metadata names neither."""
     taker = {
