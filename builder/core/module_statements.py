@@ -21,6 +21,7 @@ from builder.core.module_ends import (
     looked_for,
     misplaced_flags,
     mutable_defaults,
+    old_entries,
     opened,
     raised,
     refused_attributes,
@@ -181,6 +182,7 @@ class StatementWalk:
         self.yields, self.says_all = "yield" in text, "__all__" in text
         self.bound.lists_folder = "listdir(" in text or "iter_modules(" in text
         self.loads_files = "exec_module(" in text
+        self.asks_entries = "entry_points()" in text
         self.after: ast.stmt | None = None
         """The statement that follows, if any."""
         self.turns = 0
@@ -501,6 +503,13 @@ class StatementWalk:
                 self.call(node, chain, pythons)
             else:
                 self.use(node.lineno, chain[0], chain[1:], pythons)
+        if self.asks_entries:
+            for line, function in old_entries(expression):
+                if "importlib.metadata.entry_points" in self.bound.dotted(function):
+                    text = (
+                        "takes the entry points for a dictionary, which they are no more from Python 3.12 on"
+                    )
+                    self.end(line, "python", (text,), pythons & since(12), "AttributeError")
         if self.typed and pythons & before(10):
             for line, text, where in type_errors(
                 parts_of(expression), self.bound.dotted, self.bound.is_bound
