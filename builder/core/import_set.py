@@ -12,7 +12,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
-from builder.core.module_values import Listed, ModuleNames, Taken
+from builder.core.module_values import FolderImports, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
@@ -206,7 +206,7 @@ class ImportSet:
                 return frozenset()
         return frozenset(self._folders.get(module, ()))
 
-    def in_folder(self, listed: Listed) -> Iterator[str]:
+    def in_folder(self, listed: FolderImports) -> Iterator[str]:
         """The modules of the wheels that a package executes as it lists its folder: whose name begins with
         ``_`` is left out.
         """

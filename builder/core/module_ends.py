@@ -213,6 +213,8 @@ def old_entries(expression: ast.expr) -> Iterator[tuple[int, tuple[str, ...]]]:
                 )
             ):
                 yield node.lineno, names_in(function)
+            case _:
+                pass
 
 
 _OF_RE = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}

@@ -53,8 +53,8 @@ from builder.core.module_values import (
     Effects,
     Ends,
     Expression,
+    FolderImports,
     Guard,
-    Listed,
     Taken,
     Used,
     before,
@@ -84,7 +84,7 @@ class Collected:
     )
     ends: list[Ends] = field(default_factory=list)
     branches: "list[tuple[Expression, Collected, Collected]]" = field(default_factory=list)
-    listed: list[Listed] = field(default_factory=list)
+    listed: list[FolderImports] = field(default_factory=list)
 
     def raising(self) -> "Collected":
         """Take out the effects that may raise for another reason than an import."""
@@ -377,7 +377,7 @@ class StatementWalk:
             for inner, kind in listed_modules(
                 statement, self.module, self.package, folders, loads_files=self.loads_files
             ):
-                self.out.listed.append(Listed(statement.lineno, self.package, inner, kind, pythons))
+                self.out.listed.append(FolderImports(statement.lineno, self.package, inner, kind, pythons))
         if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens, after)):
             last = statement.orelse[-1] if statement.orelse else after
             error = raised(last)[0] if isinstance(last, ast.Raise) else ""

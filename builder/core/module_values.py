@@ -96,7 +96,7 @@ class Ends(NamedTuple):
     pythons: int = ALWAYS
 
 
-class Listed(NamedTuple):
+class FolderImports(NamedTuple):
     """Modules that are executed because they lie in the package's own folder."""
 
     line: int
@@ -126,7 +126,7 @@ class Effects:
     guards: tuple[Guard, ...] = ()
     ends: tuple[Ends, ...] = ()
     branches: tuple[DecidedTest, ...] = ()
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[FolderImports, ...] = ()
 
     def __bool__(self) -> bool:
         return any((self.taken, self.used, self.called, self.guards, self.ends, self.branches, self.listed))
@@ -176,7 +176,7 @@ class Effects:
             branches=tuple(
                 DecidedTest(test, cls.of_list(true), cls.of_list(false)) for test, true, false in branches
             ),
-            listed=tuple(map(Listed._make, listed)),
+            listed=tuple(map(FolderImports._make, listed)),
         )
 
 
