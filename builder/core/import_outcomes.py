@@ -140,6 +140,9 @@ class Outcomes:
         for one in effects.taken:
             if one.pythons & bit:
                 self._take_one(module, one, outcome)
+        outcome.executed.extend(
+            at for one in effects.listed if one.pythons & bit for at in self.every.in_folder(one)
+        )
         for use in effects.used:
             if use.pythons & bit and (lack := self._attribute(module, found, use, outcome.executed)):
                 at, name, doubt = lack

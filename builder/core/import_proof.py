@@ -199,8 +199,9 @@ class _Walk:
             giver = one.giver if one.ends else self.every.giver(one.module, one.name)
             if taker is None or giver is None or (giver == taker and not one.ends):
                 continue
-            self.pairs[taker, giver] += 1
-            if self.pairs[taker, giver] <= _MOST_OF_PAIR or taker == OWN:
+            pair = (taker, giver or one.module)  # what a wheel adds may fill a count, and hide what none does
+            self.pairs[pair] += 1
+            if self.pairs[pair] <= _MOST_OF_PAIR or taker == OWN:
                 path, chain = self.every.path(one.taking), self.chain(module)
                 yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from builder.core import python_names
-from builder.core.module_values import ModuleNames, Taken
+from builder.core.module_values import FolderImports, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
@@ -205,6 +205,18 @@ class ImportSet:
             if owned is None or not owned.package or found is None or found.submodules:
                 return frozenset()
         return frozenset(self._folders.get(module, ()))
+
+    def in_folder(self, listed: FolderImports) -> Iterator[str]:
+        """The modules of the wheels that a package executes as it lists its folder: whose name begins with
+        ``_`` is left out.
+        """
+        begin, end = f"{listed.package}.", f".{listed.inner}" if listed.inner else ""
+        for module, one in self._modules.items():
+            if module.startswith(begin) and module.endswith(end):
+                name = module[len(begin) : len(module) - len(end)]
+                kind = "package" if one.package else "file"
+                if name and "." not in name and not name.startswith("_") and listed.kind in {"", kind}:
+                    yield module
 
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""

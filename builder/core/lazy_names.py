@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from builder.core.module_syntax import MAKERS, children_of, nodes_of
+from builder.core.module_syntax import MAKERS, children_of, nodes_of, text_parts
 
 _End = Literal["raises", "goes on", "unknown"]
 
@@ -345,7 +345,7 @@ def _imported(body: list[ast.stmt], variable: str, name: str) -> str:
             known = {variable: name, "__name__": "__name__"}
             texts = [
                 str(one.value) if isinstance(one, ast.Constant) else known.get(getattr(one, "id", ""), "?")
-                for one in _parts(first)
+                for one in text_parts(first)
             ]
             whole = "".join(texts)
             return f"{'__name__' if whole.startswith('.') else ''}{whole}" if "?" not in whole else ""
@@ -353,17 +353,6 @@ def _imported(body: list[ast.stmt], variable: str, name: str) -> str:
             return module if given == (as_ or module) else ""
         case _:
             return ""
-
-
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """The parts of a text that is put together."""
-    match node:
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
-            yield from (*_parts(left), *_parts(right))
-        case ast.JoinedStr(values=values):
-            yield from (one.value if isinstance(one, ast.FormattedValue) else one for one in values)
-        case _:
-            yield node
 
 
 def maker_of(value: ast.expr | None) -> str | None:

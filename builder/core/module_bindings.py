@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from builder.core.decided_tests import ExpressionReader, decided
-from builder.core.module_syntax import nodes_of
+from builder.core.module_syntax import OWN_FOLDER, nodes_of
 from builder.core.module_values import ALWAYS, Expression
 
 Target = tuple[str, str | None]
@@ -41,6 +41,10 @@ class Bindings:
         """Texts that begin as a version does."""
         self.filled: set[str] = set()
         """Names of lists and dictionaries that have something in them."""
+        self.own_folders: set[str] = set()
+        """Names of the folder that the module lies in."""
+        self.lists_folder = False
+        """Whether the module asks for the files in a folder."""
 
     def is_shadowed(self, name: str) -> bool:
         """Whether a class body, or a function, that the statement is in binds a name."""
@@ -99,6 +103,7 @@ class Bindings:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         bound = [one.id for target in targets for one in nodes_of(target) if isinstance(one, ast.Name)]
         self.forget(bound)
+        self.own_folders.difference_update(bound)
         if isinstance(statement, ast.AugAssign):
             return
         plain = [one.id for one in targets if isinstance(one, ast.Name)]
@@ -108,6 +113,8 @@ class Bindings:
             known = decided(statement.value, self.flag_of)  # as of ``PY3 = sys.version_info[0] == 3``
             if plain[0] not in self.again and known != (0, 0):
                 self.flags[plain[0]] = known
+        if self.lists_folder and OWN_FOLDER.fullmatch(ast.unparse(statement.value)):
+            self.own_folders |= set(plain)
         if not self.shadows and self.is_filled(statement.value):
             self.filled |= set(plain)
 

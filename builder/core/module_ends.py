@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from builder.core.decided_tests import FINDERS
-from builder.core.module_syntax import called, names_in, nodes_of
+from builder.core.module_syntax import called, names_in, nodes_of, parts_of
 from builder.core.module_values import ALWAYS, before, since
 
 _MOST_TEXT = 100
@@ -200,6 +200,21 @@ def misplaced_flags(node: ast.Call) -> bool:
     except (OverflowError, RecursionError):  # the flags were not come to
         return False
     return False
+
+
+def old_entries(expression: ast.expr) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(line, the called function) of each ``entry_points().get(group)``: a dictionary of groups, which the
+    function of Python 3.8 to 3.11 gives ("What's New In Python 3.12", importlib.metadata)."""
+    for node in parts_of(expression):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Call(func=function, args=[], keywords=[]), attr="get" | "items" | "keys"
+                )
+            ):
+                yield node.lineno, names_in(function)
+            case _:
+                pass
 
 
 _OF_RE = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}

@@ -21,6 +21,7 @@ from builder.core.module_ends import (
     looked_for,
     misplaced_flags,
     mutable_defaults,
+    old_entries,
     opened,
     raised,
     refused_attributes,
@@ -37,6 +38,7 @@ from builder.core.module_syntax import (
     changes_module,
     children_of,
     last_name,
+    listed_modules,
     may_leave,
     names_in,
     nodes_of,
@@ -51,6 +53,7 @@ from builder.core.module_values import (
     Effects,
     Ends,
     Expression,
+    FolderImports,
     Guard,
     Taken,
     Used,
@@ -81,6 +84,7 @@ class Collected:
     )
     ends: list[Ends] = field(default_factory=list)
     branches: "list[tuple[Expression, Collected, Collected]]" = field(default_factory=list)
+    listed: list[FolderImports] = field(default_factory=list)
 
     def raising(self) -> "Collected":
         """Take out the effects that may raise for another reason than an import."""
@@ -96,6 +100,7 @@ class Collected:
         self.guards += other.guards
         self.ends += other.ends
         self.branches += other.branches
+        self.listed += other.listed
 
     def effects(self, bound: Mapping[str, Target], known: Collection[str]) -> Effects:
         """The effects, of names that are certainly modules, or functions and classes of the module."""
@@ -125,10 +130,11 @@ class Collected:
                 {(one.kind, one.about) if one.kind == "subclass" else one: one for one in ends}.values()
             )[:_MOST_ENDS],
             branches=tuple(one for one in branches if one.true or one.false)[:_MOST_ENDS],
+            listed=tuple(dict.fromkeys(self.listed)),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
+        return any((self.taken, self.used, self.called, self.guards, self.ends, self.branches, self.listed))
 
 
 def _matters(bound: Mapping[str, Target], alias: str, chain: tuple[str, ...]) -> bool:
@@ -174,6 +180,9 @@ class StatementWalk:
         """Libraries that it may open."""
         self.typed = "|" in text or bool(_TYPED.search(text))
         self.yields, self.says_all = "yield" in text, "__all__" in text
+        self.bound.lists_folder = "listdir(" in text or "iter_modules(" in text
+        self.loads_files = "exec_module(" in text
+        self.asks_entries = "entry_points()" in text
         self.after: ast.stmt | None = None
         """The statement that follows, if any."""
         self.turns = 0
@@ -363,6 +372,12 @@ class StatementWalk:
         self.turns += 1
         self.block(statement.body, pythons if first else 0)
         self.turns -= 1
+        if isinstance(statement, ast.For) and pythons and self.bound.lists_folder:
+            folders = self.bound.own_folders
+            for inner, kind in listed_modules(
+                statement, self.module, self.package, folders, loads_files=self.loads_files
+            ):
+                self.out.listed.append(FolderImports(statement.lineno, self.package, inner, kind, pythons))
         if isinstance(statement, ast.For) and pythons and (names := looked_for(statement, self.opens, after)):
             last = statement.orelse[-1] if statement.orelse else after
             error = raised(last)[0] if isinstance(last, ast.Raise) else ""
@@ -488,6 +503,13 @@ class StatementWalk:
                 self.call(node, chain, pythons)
             else:
                 self.use(node.lineno, chain[0], chain[1:], pythons)
+        if self.asks_entries:
+            for line, function in old_entries(expression):
+                if "importlib.metadata.entry_points" in self.bound.dotted(function):
+                    text = (
+                        "takes the entry points for a dictionary, which they are no more from Python 3.12 on"
+                    )
+                    self.end(line, "python", (text,), pythons & since(12), "AttributeError")
         if self.typed and pythons & before(10):
             for line, text, where in type_errors(
                 parts_of(expression), self.bound.dotted, self.bound.is_bound

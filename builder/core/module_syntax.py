@@ -1,6 +1,7 @@
 """Questions about the syntax of a source that have one answer, whatever is executed before."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -198,3 +199,104 @@ def changes_module(call: ast.Call) -> bool:
         isinstance(one, ast.Name) and one.id in {"__name__", "__package__", "__spec__"} for one in given
     )
     return own and name not in _QUIET_CALLS and name not in MAKERS
+
+
+OWN_FOLDER = re.compile(
+    r"(?:os\.)?(?:path\.)?dirname\((?:(?:os\.)?(?:path\.)?(?:abspath|realpath)\()?__file__\)?\)"
+    r"|(?:pathlib\.)?Path\(__file__\)(?:\.resolve\(\))?\.parent"
+)
+"""The folder that a module lies in."""
+_LISTS = re.compile(
+    r"(?:os\.)?listdir\((?P<folder>.+)\)"
+    r"|(?:pkgutil\.)?iter_modules\((?:path=)?(?:__path__|\[(?P<path>.+)\])\)"
+)
+_KINDS = {
+    "package": re.compile(r"(?:os\.)?(?:path\.)?isdir\(.*\)"),
+    "file": re.compile(r"\w+\.endswith\('\.py'\)"),
+}
+_IS_INNER = re.compile(r"\w+\.startswith\('(?:__?|\.)'\)|\w+ == '__\w+__(?:\.py)?'")
+
+
+def listed_modules(
+    loop: ast.For, module: str, package: str, folders: set[str], *, loads_files: bool
+) -> Iterator[tuple[str, str]]:
+    """(module below each folder or empty; ``file``, ``package`` or empty) of what each turn of a loop over
+    the own folder of a ``package`` imports in ``module``.
+
+    ``folders``: names of that folder; ``loads_files``: whether the source executes files by their paths.
+    Empty if a turn may be left out for more than the kind of the file, or a name that begins with ``_``.
+    """
+    folder = _own_folder(loop.iter, folders)
+    if not folder:
+        return
+    kind: str | None = "" if folder == "__path__" else None
+    texts, body = dict[str, ast.expr](), list(loop.body)
+    while body:
+        statement = body.pop(0)
+        if isinstance(statement, ast.If):
+            left_out = isinstance(statement.body[0], ast.Continue)
+            kinds = _kinds_of(statement, left_out=left_out)
+            if kinds is None:
+                return
+            kind, body = next(iter(kinds), kind), body if left_out else list(statement.body)
+            continue
+        if kind is None or not isinstance(statement, ast.Assign | ast.Expr):
+            return
+        for call in nodes_of(statement):
+            if isinstance(call, ast.Call) and called(call) == "import_module" and call.args:
+                first = call.args[0]
+                text = texts.get(first.id, first) if isinstance(first, ast.Name) else first
+                known = {"__name__": module, "__package__": package}
+                whole = "".join(
+                    str(one.value) if isinstance(one, ast.Constant) else known.get(last_name(one), "*")
+                    for one in text_parts(text)
+                )
+                if whole == f"{package}.*" or (whole == ".*" and len(call.args) > 1):
+                    yield "", kind
+            elif isinstance(call, ast.Call) and loads_files and kind == "package":
+                file = re.search(rf"join\({re.escape(folder)}, \w+, '(\w+)\.py'\)\)$", ast.unparse(call))
+                if file is not None:
+                    yield file[1], ""
+        if isinstance(statement, ast.Assign):
+            texts |= {one.id: statement.value for one in statement.targets if isinstance(one, ast.Name)}
+
+
+def _own_folder(every: ast.expr, folders: set[str]) -> str:
+    """The own folder that an expression lists; empty for another one. ``__path__`` has modules alone."""
+    if isinstance(every, ast.Call) and called(every) == "sorted" and len(every.args) == 1:
+        every = every.args[0]
+    found = _LISTS.fullmatch(ast.unparse(every))
+    if found is None:
+        return ""
+    folder = found["folder"] or found["path"]
+    if folder is not None and folder not in folders and not OWN_FOLDER.fullmatch(folder):
+        return ""
+    return found["folder"] or "__path__"
+
+
+def _kinds_of(statement: ast.If, *, left_out: bool) -> set[str] | None:
+    """The kinds of files that a test asks for, or leaves out each other one; None if it asks for more."""
+    test, joined = statement.test, ast.Or if left_out else ast.And
+    kinds = set[str]()
+    for one in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]:
+        denied = isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not)
+        text = ast.unparse(one).removeprefix("not ") if denied else ast.unparse(one)
+        inner = text.replace(" != ", " == ")
+        if _IS_INNER.fullmatch(inner) and (denied or inner != text) != left_out:
+            continue
+        found = {kind for kind, pattern in _KINDS.items() if pattern.fullmatch(text) and denied == left_out}
+        if not found or statement.orelse:
+            return None
+        kinds |= found
+    return kinds
+
+
+def text_parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a text that is put together."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            yield from (*text_parts(left), *text_parts(right))
+        case ast.JoinedStr(values=values):
+            yield from (one.value if isinstance(one, ast.FormattedValue) else one for one in values)
+        case _:
+            yield node

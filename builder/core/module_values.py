@@ -96,6 +96,18 @@ class Ends(NamedTuple):
     pythons: int = ALWAYS
 
 
+class FolderImports(NamedTuple):
+    """Modules that are executed because they lie in the package's own folder."""
+
+    line: int
+    package: str
+    inner: str
+    """``compiler`` of ``backends/*/compiler.py``; empty for the modules right below the package."""
+    kind: str
+    """``file`` or ``package`` for these of the modules alone; empty for both."""
+    pythons: int = ALWAYS
+
+
 class DecidedTest(NamedTuple):
     """A test that the wheels of a set decide."""
 
@@ -114,9 +126,10 @@ class Effects:
     guards: tuple[Guard, ...] = ()
     ends: tuple[Ends, ...] = ()
     branches: tuple[DecidedTest, ...] = ()
+    listed: tuple[FolderImports, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.taken or self.used or self.called or self.guards or self.ends or self.branches)
+        return any((self.taken, self.used, self.called, self.guards, self.ends, self.branches, self.listed))
 
     def aliases(self) -> Iterator[str]:
         """Names whose attributes are used."""
@@ -134,13 +147,14 @@ class Effects:
             [[one.tried, one.trial.as_list(), one.kinds, one.instead.as_list()] for one in self.guards],
             self.ends,
             [[one.test, one.true.as_list(), one.false.as_list()] for one in self.branches],
+            self.listed,
         ]
         return rows[: max((number for number, row in enumerate(rows, 1) if row), default=0)]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "Effects":
-        rows: list[Sequence[Any]] = [*values, *[()] * (6 - len(values))]
-        taken, used, called, guards, ends, branches = rows
+        rows: list[Sequence[Any]] = [*values, *[()] * (7 - len(values))]
+        taken, used, called, guards, ends, branches, listed = rows
         return cls(
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
@@ -162,6 +176,7 @@ class Effects:
             branches=tuple(
                 DecidedTest(test, cls.of_list(true), cls.of_list(false)) for test, true, false in branches
             ),
+            listed=tuple(map(FolderImports._make, listed)),
         )
 
 

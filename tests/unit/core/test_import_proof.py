@@ -798,6 +798,14 @@ def test_what_pydantic_2_refuses_of_a_model(body, is_refused) -> None:
         ("import sys\nNEW = sys.version_info >= (3, 8)\nif NEW:\n    raise E", range(8, 15)),
         ("import sys\nNEW = sys.version_info >= (3, 8)\nNEW = f()\nif NEW:\n    raise E", ()),
         ("import sys\nNEW = True\ndef f():\n    if NEW:\n        raise E\nNEW = False\nf()", ()),
+        ("from importlib import metadata\nX = metadata.entry_points().get('group', ())", range(12, 15)),
+        (
+            "try:\n    import importlib.metadata as m\nexcept ImportError:\n    import importlib_metadata as m\nfor x in m.entry_points().get('g', []):\n    pass",
+            range(12, 15),
+        ),
+        ("from importlib.metadata import entry_points\nX = entry_points(group='group').get('name')", ()),
+        ("import importlib_metadata as m\nX = m.entry_points().get('group', ())", ()),
+        ("from importlib import metadata\nif f():\n    X = metadata.entry_points().get('group', ())", ()),
         ("print 'older'", range(7, 15)),
         ("if (x := 1): pass", (7,)),
         ("match x:\n    case 1: pass", (7, 8, 9)),
@@ -1045,6 +1053,75 @@ def test_a_try_of_a_function_of_another_module_is_read_with_the_names_there() ->
         "taker/inner.py": "import giver as g\ndef known():\n    try:\n        import giver\n        g.gone\n    except ImportError:\n        pass\n",
     }
     assert [(one.path, one.line) for one in proof(taker, "")] == [("taker/inner.py", 5)]
+
+
+_LOADED = """import os, importlib.util
+def _load(name, path):
+    importlib.util.spec_from_file_location(name, path).loader.exec_module(None)
+def _discover():
+    root = os.path.dirname(__file__)
+    for name in os.listdir(root):
+        if not os.path.isdir(os.path.join(root, name)):
+            continue
+        if name.startswith('__'):
+            continue
+        _load(name, os.path.join(root, name, 'driver.py'))
+_discover()
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "path", "is_lacking"),
+    [
+        (_LOADED, "taker/nvidia/driver.py", True),  # of Triton 3.0
+        (_LOADED, "taker/driver.py", False),
+        (_LOADED, "taker/__nvidia/driver.py", False),
+        (_LOADED.replace("\n_discover()", ""), "taker/nvidia/driver.py", False),
+        (_LOADED.replace("not os.path.isdir", "wanted"), "taker/nvidia/driver.py", False),
+        (_LOADED.replace("dirname(__file__)", "join('/', 'else')"), "taker/nvidia/driver.py", False),
+        (
+            "import pkgutil, importlib\nfor _, name, _ in pkgutil.iter_modules(__path__):\n    importlib.import_module('.' + name, __name__)",
+            "taker/one.py",
+            True,
+        ),
+        (
+            "import pkgutil, importlib\nfor _, name, _ in pkgutil.iter_modules(__path__):\n    importlib.import_module('other.' + name)",
+            "taker/one.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and not file.startswith('_'):\n        name = file[:-3]\n        importlib.import_module(f'taker.{name}')",
+            "taker/one.py",
+            True,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and not file.startswith('_'):\n        importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one/__init__.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    if file.endswith('.py') and file != HIDDEN:\n        importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one.py",
+            False,
+        ),
+        (
+            "import os, importlib\nfor file in os.listdir(os.path.dirname(__file__)):\n    importlib.import_module(f'{__name__}.{file[:-3]}')",
+            "taker/one.py",
+            False,
+        ),
+    ],
+)
+def test_modules_that_a_package_finds_in_its_own_folder_are_executed(init, path, is_lacking) -> None:
+    found = proof({"taker/__init__.py": init, path: "import nowhere_else"}, "", whole=True)
+    assert [one.lacked for one in found if not one.aside] == (["nowhere_else"] if is_lacking else [])
+
+
+def test_many_lacks_of_one_module_hide_none_of_another() -> None:
+    files = {f"taker/m{number}.py": "import brought_later" for number in range(20)}
+    files["taker/__init__.py"] = "".join(f"import taker.m{number}\n" for number in range(20))
+    files["taker/m19.py"] = "import nowhere_else"
+    found = proof(files, "", whole=True)
+    assert {one.lacked for one in found} == {"brought_later", "nowhere_else"}
 
 
 def test_each_module_that_no_wheel_has_is_told_once() -> None:

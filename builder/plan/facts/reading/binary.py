@@ -104,12 +104,16 @@ def numpy_abi(content: bytes) -> str | None:
 def numpy_interface(content: bytes) -> str | None:
     """As :func:`numpy_abi`, of a library that asks for NumPy's C interface: others only name NumPy's modules.
 
+    A module of Cython's holds the sizes of NumPy's types against its own, also without ``import_array()``: a
+    dtype of NumPy 2 is smaller (``__Pyx_ImportType`` in Cython's ``Utility/ImportExport.c``; "numpy.dtype
+    size changed" of https://github.com/explosion/thinc/issues/939).
+
     Rust's ``numpy`` asks for it when the first array comes, and a package may have other inputs, too
     (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
-    if b"_ARRAY_API" not in content or b"Failed to access NumPy array API capsule" in content:
-        return None
-    return numpy_abi(content)
+    by_sizes = all(text in content for text in (b"size changed, may indicate", b"\0flatiter\0", b"\0dtype\0"))
+    by_table = b"_ARRAY_API" in content and b"Failed to access NumPy array API capsule" not in content
+    return numpy_abi(content) if by_table or by_sizes else None
 
 
 _ASKS_NUMPY_API = re.compile(

@@ -259,12 +259,12 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-3", "modules"
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-4", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
-LINKS: Kind = "links-3"
+LINKS: Kind = "links-4"
 """Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 

@@ -203,7 +203,8 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             continue
         if whole and (abi := numpy_interface(content)) is not None:
             values["numpy"].append(abi)
-            values["numpy_api"].append(numpy_api(content))
+            if b"_ARRAY_API" in content:
+                values["numpy_api"].append(numpy_api(content))
         facts = _exact(content) if whole else None
         if facts is None:
             facts = _by_names(content, entry.filename, whole=whole)

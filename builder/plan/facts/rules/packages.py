@@ -9,6 +9,7 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from builder.core.errors import RtbuildError
 from builder.core.model import Cell
 from builder.core.versions import (
     apart,
@@ -104,7 +105,8 @@ def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
     found = stack.truth.wheel("numpy")
     if found is None:
         return
-    judged = {*(one.name for one in stack.beside), *(one.name for one in stack.frameworks), "numpy"}
+    judged = {"numpy", *(one.name for one in stack.frameworks if one.row is not None)}
+    judged |= {one.name for one in stack.beside if one.version and one.table.numpy_abi(one.version)}
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for wheel in stack.truth.links:
         least = _NUMPY_API.get(wheel.numpy_api or 0)
@@ -314,6 +316,8 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
         functools.partial(_comes, stack),
         {*distributions(stack), *extras},
         {*map(canonical, (*stack.cell.from_source, *compiled))},
+        imports=[text.partition(":")[0] for text in stack.cell.imports],
+        locked=stack.truth.locked,
     )
 
 
@@ -334,6 +338,8 @@ def _comes(stack: Stack, wanted: Requirement) -> Value | None:
     bound keeps a resolver from it.
     """
     name = canonical(wanted.name)
+    if name == "python":
+        return _python_that_comes(stack, wanted)
     asked = wishes(stack).get(name, [])
     exact = next(((text, source) for _, parsed, source in asked if (text := pinned(parsed))), None)
     if (wheel := stack.truth.wheel(name)) is not None:
@@ -351,6 +357,19 @@ def _comes(stack: Stack, wanted: Requirement) -> Value | None:
     return Value(name, f"{wanted.specifier}, as nothing bounds it", CELL)
 
 
+def _python_that_comes(stack: Stack, wanted: Requirement) -> Value | None:
+    """The cell's Python, if it is within a requirement: of a standalone one the patch release, too."""
+    cell, release = stack.cell, stack.cell.named_python
+    if not cell.has_own_python(stack.system) and release.count(".") == 1:
+        from builder.sources.index import choose_python  # with an HTTP client: a tenth of a second
+
+        try:
+            release = choose_python(release, cell.platform).version
+        except RtbuildError:
+            return None
+    return Value("Python", release, CELL) if _within(release, wanted.specifier) else None
+
+
 _OF_CUDA = frozenset({"gpu", "cuda", "cudnn", "cublas"})
 """Names in conditions of ``known-bad.toml``."""
 
@@ -361,11 +380,15 @@ def _bad_pairs(
     comes: Callable[[Requirement], Value | None],
     there: Collection[str],
     built: Container[str] = (),
+    *,
+    imports: Collection[str] = (),
+    locked: bool = False,
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
     ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
-    is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel.
+    is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel;
+    ``imports`` are modules that code in the image imports.
     """
     other = {one.instead: name for name, one in load().without.items() if name in known}
     alike = {name: known[build] for name, build in other.items() if name not in known} | dict(known)
@@ -375,7 +398,7 @@ def _bad_pairs(
             continue  # as nearly every row of nearly every cell
         if row.built and all(name in built for name in row.built):
             continue
-        if any(name in there for name in row.without):
+        if any(name in there for name in row.without) or (row.by_lock and not locked):
             continue
         # a build without CUDA is the same framework to all but cards and CUDA's libraries
         met = _met(row, known if _OF_CUDA & _names(row.when) else alike, gpus, there)
@@ -383,7 +406,9 @@ def _bad_pairs(
         if met and None not in late:
             of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
             values = (*met, *filter(None, late), of_row)
-            yield Finding(Outcome(row.outcome), f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
+            ended = any(f"{one}.".startswith(f"{module}.") for one in imports for module in row.ends)
+            outcome = Outcome.IMPOSSIBLE if ended else Outcome(row.outcome)
+            yield Finding(outcome, f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 
 
 def _met(

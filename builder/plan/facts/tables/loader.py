@@ -90,8 +90,12 @@ class BadRow(Row):
     """Requirements that a resolver meets if no bound keeps it from that: ``setuptools>=82``, the newest."""
     without: tuple[str, ...] = ()
     """Distributions each of which is enough to mend it: nothing that is installed asks for one."""
+    by_lock: bool = False
+    """True if many packages ask for one of ``without``, so that a lock alone tells that there is none."""
     built: tuple[str, ...] = ()
     """Packages without a wheel: a cell that has all of them ``from-source`` is not concerned."""
+    ends: tuple[str, ...] = ()
+    """Modules whose import ends: for a cell that imports one, or one below it, it is impossible."""
     says: str | None = None
     """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
 

@@ -279,6 +279,10 @@ FOR_NUMPY_1_23 = (
         (b"numpy.core.multiarray\0_ARRAY_API\0", "2.1.0", ["impossible"]),
         (b"numpy.core.multiarray\0_ARRAY_API\0", "1.26.4", []),
         (b"numpy._core.multiarray\0numpy.core\0_ARRAY_API\0", "2.1.0", []),
+        (b"size changed, may indicate\0dtype\0flatiter\0numpy.core.multi", "2.0.0", ["impossible"]),
+        (b"size changed, may indicate\0dtype\0flatiter\0numpy.core.multi", "1.26.4", []),
+        (b"size changed, may indicate\0dtype\0flatiter\0numpy._core.multi", "2.0.0", []),
+        (b"size changed, may indicate\0dtype\0flattened\0numpy.core.multi", "2.0.0", []),
         (b"numpy.core.multiarray\0", "2.1.0", []),
         (FOR_NUMPY_1_23, "1.22.4", ["impossible"]),
         (FOR_NUMPY_1_23, "1.23.0", []),
@@ -303,6 +307,8 @@ def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
     found = check(cell, readings.truth(cell, locked, links=True), only=("package-numpy",))
     assert [one.outcome.value for one in found] == outcomes
     assert all("kernels 1.0 was compiled for NumPy 1" in one.message for one in found)
+    named = replace(cell, frameworks=("kernels==1.0",))  # no framework of the tables
+    assert check(named, readings.truth(named, locked, links=True), only=("package-numpy",)) == found
 
 
 def test_the_numpy_that_a_module_was_compiled_for_stands_in_its_code() -> None:

@@ -366,6 +366,52 @@ def test_releases_of_pydantic_and_openai_that_others_left_behind(make, python, b
         assert outcome(check(newer, suggest=False), "known-bad") is None
 
 
+@pytest.mark.parametrize(
+    ("python", "patch", "base", "worst"),
+    [
+        ("3.12", None, "rootfs:debian/bookworm", Outcome.IMPOSSIBLE),  # the newest standalone one
+        ("3.12", "3.12.4", "rootfs:debian/bookworm", Outcome.IMPOSSIBLE),
+        ("3.12", "3.12.3", "rootfs:debian/bookworm", None),
+        ("3.12", None, "nvidia/cuda:12.6.3-runtime-ubuntu24.04", None),  # 3.12.3 of Ubuntu's
+        ("3.11", None, "rootfs:debian/bookworm", None),
+    ],
+)
+def test_a_patch_release_of_python_that_a_row_names(make, python, patch, base, worst) -> None:
+    pip = ("fastapi==0.110.0", "pydantic==1.10.15")
+    cell = make(python=python, python_patch=patch, base=base, cuda="none", pip=pip)
+    assert outcome(check(cell, suggest=False), "known-bad") is worst
+
+
+def test_what_many_packages_ask_for_is_known_to_be_absent_by_a_lock_alone(make) -> None:
+    cell = make("torchvision==0.16.2", python="3.10", base="rootfs:debian/bookworm", cuda="none")
+
+    def locked(*wheels: str) -> Outcome | None:
+        pairs = (text.split("==") for text in ("torchvision==0.16.2", *wheels))
+        truths = (WheelTruth(name=name, version=version, file=f"{name}.whl") for name, version in pairs)
+        return outcome(check(cell, Truth(wheels=tuple(truths), locked=True), suggest=False), "known-bad")
+
+    assert outcome(check(cell, suggest=False), "known-bad") is None
+    assert locked() is Outcome.IMPOSSIBLE
+    assert locked("packaging==24.0") is locked("setuptools==68.2.2") is None
+    assert locked("setuptools==70.0.0") is Outcome.IMPOSSIBLE
+    assert locked("setuptools==75.8.0") is None
+
+
+@pytest.mark.parametrize(
+    ("imports", "worst"),
+    [
+        ((), Outcome.WARNS),
+        (("ray", "ray.scripts"), Outcome.WARNS),
+        (("ray.scripts.scripts",), Outcome.IMPOSSIBLE),
+        (("ray.scripts.scripts:main",), Outcome.IMPOSSIBLE),
+    ],
+)
+def test_a_module_of_a_row_that_the_cell_imports(make, imports, worst) -> None:
+    pip = ("ray==2.49.0", "click==8.3.0")
+    cell = make(python="3.10", base="example.org/any:1", cuda="none", pip=pip, imports=imports)
+    assert outcome(check(cell, suggest=False), "known-bad") is worst
+
+
 def test_json_of_a_finding_is_plain(make) -> None:
     cell = make("tensorflow==2.19.1", python="3.10", base="nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04")
     document = json.loads(json.dumps([finding.as_json() for finding in check(cell)]))
