@@ -45,7 +45,7 @@ from builder.plan.facts.rules import (
     choices,
     platform_of,
 )
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, to_type
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, Target, pages, rank, takes, wheel_name
@@ -92,10 +92,13 @@ class Demand:
     def parts(self) -> Iterator[tuple[str, Self]]:
         """Each single demand by its name, and the whole without it."""
         for wish in self.frameworks:
-            others = tuple(other for other in self.frameworks if other is not wish)
-            yield f"{wish} ({wish.place})", replace(self, frameworks=others)
+            rest = tuple(other for other in self.frameworks if other is not wish)
+            yield f"{wish} ({wish.place})", replace(self, frameworks=rest)
         for gpu in self.gpus:
-            yield f"--gpu {gpu}", replace(self, gpus=tuple(other for other in self.gpus if other != gpu))
+            yield (
+                f"--gpu {to_type(gpu)}",
+                replace(self, gpus=tuple(other for other in self.gpus if other != gpu)),
+            )
         if self.driver is not None:
             yield f"--driver {self.driver}", replace(self, driver=None)
         if self.platform is not None:
