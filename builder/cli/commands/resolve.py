@@ -114,6 +114,9 @@ def resolve(
         if output is None:
             show(found.text.removesuffix("\n"))
         first, findings = found.proposals[0].cell, found.proposals[0].findings
+        if first.cuda.provider == "base" and (by_pip := pip_line(first, system=True)) is not None:
+            say(f"the first by pip, on Python {first.python}: {by_pip}")
+            say(f"  where the system has CUDA and cuDNN, as {first.base} has: pip brings neither with these")
         if by_compat(findings) is None and (by_pip := pip_line(first)) is not None:
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
             if first.cuda.packages:

@@ -13,7 +13,13 @@ from builder.core.versions import canonical, contains, key, lower_bound, pinned,
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.lock import pip_line
-from builder.plan.resolve.refusals import LastRelease, last_branches, last_release, nothing
+from builder.plan.resolve.refusals import (
+    LastRelease,
+    last_branches,
+    last_release,
+    newer_elsewhere,
+    nothing,
+)
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
 from builder.plan.resolve.solve import (
@@ -160,7 +166,7 @@ def propose(
             names = ", ".join(standing[0].cell.frameworks)
             asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
         asked.notes += [*_of_extras(standing[0], demand), *_of_builds(standing[0], demand)]
-        asked.notes += last_branches(demand.gpus)
+        asked.notes += [*newer_elsewhere(demand), *last_branches(demand.gpus)]
         text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [

@@ -85,7 +85,7 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
         ways = list(_close_releases(demand, culprits, first))
     else:
-        unread = [*_older_elsewhere(demand), *_newer_elsewhere(demand)]
+        unread = [*_older_elsewhere(demand), *(newer_elsewhere(demand) if demand.gpus else ())]
         left_open = bool(unread) or _left_open(found, demand)
         ask = functools.partial(search, available=available, enough=1, most=_MOST)
         apart = _apart(demand, first)
@@ -340,16 +340,17 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
             )
 
 
-def _newer_elsewhere(demand: Demand) -> Iterator[str]:
-    """Lines on frameworks whose newer builds nobody reads: these may serve the cards that are asked for."""
-    for wish in demand.frameworks if demand.gpus else ():
+def newer_elsewhere(demand: Demand) -> Iterator[str]:
+    """Lines on frameworks whose newer builds nobody reads: these may serve what is asked for."""
+    for wish in demand.frameworks:
         table = load().table(wish.name)
         since = table.elsewhere_since
         if since is None or not contains(wish.parsed.specifier, since):
             continue
         cards = [row for gpu in demand.gpus if (row := card_of(gpu)) is not None]
-        young = len(cards) == len(demand.gpus) and all(key(card.capability) >= (10, 0) for card in cards)
+        young = len(cards) == len(demand.gpus) > 0 and all(key(card.capability) >= (10, 0) for card in cards)
         way = f": `{table.elsewhere_blackwell}`" if young and table.elsewhere_blackwell else ""
+        way = way or f", {table.elsewhere_page}" * bool(table.elsewhere_page)
         yield f"not known: {table.title} from {since} on, which lies on an index of its maker's{way}"
 
 

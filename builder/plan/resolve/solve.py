@@ -45,7 +45,7 @@ from builder.plan.facts.rules import (
     choices,
     platform_of,
 )
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, to_type
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, Target, pages, rank, takes, wheel_name
@@ -341,6 +341,7 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     since, meant_for = table.elsewhere_since, pinned(wish.parsed) or lower_bound(wish.parsed)
     if since is not None and meant_for is not None and release(meant_for) >= release(since):
         reason = f"of {wish} ({wish.place}) nothing is on record: {table.title} has it on an index of its own"
+        reason += f", {table.elsewhere_page}" * bool(table.elsewhere_page)
         return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
     exact = pinned(wish.parsed)
     if exact is not None and table.on_its_makers_page(exact):
@@ -366,6 +367,8 @@ def _unread(wish: NamedRequirement, table: FrameworkTable, span: str) -> str:
         builds = ", ".join(f"{_build_of(row)} for CUDA {short(row.cuda, 2)}" for row in others if row.cuda)
         of = f"{table.title} {others[0].version}"
         none = f"the build {wish} ({wish.place}) is not on record"
+        if (maker := maker_of(exact.partition("+")[2])) is not None:
+            none = f"the build {wish} ({wish.place}) is for {maker}'s, and rtbuild serves NVIDIA's alone"
         return f"{none}; of {of} there are: {builds or 'none with CUDA'}"
     if lacks_extras(wish):
         return _by_its_extras(wish, table)
