@@ -360,3 +360,11 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(
 def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
     said = inside(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
     assert "--gpu MI300X is a GPU of AMD" in said
+
+
+def test_where_the_system_brings_cuda_pip_has_a_line_that_says_so(tmp_path: Path) -> None:
+    done = inside(tmp_path, "resolve", "paddlepaddle-gpu", "--gpu", "T4", "--offline", "--limit", "1")
+    line, where, _ = done.stderr.splitlines()[-3:]
+    assert ": pip install paddlepaddle-gpu==" in line
+    assert "where the system has CUDA and cuDNN, as nvidia/cuda:" in where
+    assert "PaddlePaddle from 2.6.3 on, which lies on an index of its maker's, https://" in done.stderr
