@@ -5,10 +5,12 @@ and words and switches of other tools (pip's, conda's, docker's), with what rtbu
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer._completion_shared import get_completion_script, install
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -54,6 +56,7 @@ COMMANDS = {
     "colab": "Import, compare and probe Google Colab's runtimes.",
 }
 """Their help, in its order. The module and the function of a command have its name, as Python writes it."""
+_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 _BESIDE = {
     "devcontainer": "run",
     "doctor": "dispatch",
@@ -106,7 +109,9 @@ app = typer.Typer(
 
 def main() -> None:
     """The console script."""
-    sys.exit(guarded(_program))
+    words = sys.argv[1:]
+    named = len(words) == 2 and words[0] in ("--show-completion", "--install-completion")
+    sys.exit(guarded(partial(_complete, *words) if named else _program))
 
 
 def _program() -> int:
@@ -142,6 +147,19 @@ def _program() -> int:
         usual = f"`rtbuild --help` lists commands{options}"
         return failed(message, _divided_size(message) or usual, 2)
     return result if isinstance(result, int) else 0
+
+
+def _complete(option: str, shell: str) -> int:
+    """Completion for a shell by its name, whichever this one is; Typer itself takes no name."""
+    if shell not in _SHELLS:
+        return failed(f"{option} {shell}: there is completion for none but {', '.join(_SHELLS)}", None, 2)
+    about = {"prog_name": "rtbuild", "complete_var": "_RTBUILD_COMPLETE", "shell": shell}
+    if option == "--show-completion":
+        typer.echo(get_completion_script(**about))
+    else:
+        _, path = install(**about)
+        say(f"{shell}'s completion is installed in {path}; it takes effect in a new terminal")
+    return 0
 
 
 def _version(wanted: bool) -> None:

@@ -80,6 +80,31 @@ def start(
     return _outcome(planned, _start(planned, document if as_json else None))
 
 
+def would_start(cell: Cell, *, context: str | None, dry_run: bool, **wish: Any) -> LaunchPlan:
+    """How the image of a cell is to be started that nobody built yet. UsageError and MissingToolError as at
+    the start, so that nobody waits for a build first; ``dry_run`` says what is missing, and goes by Docker's
+    own defaults without an engine.
+    """
+    try:
+        with Engine.connect(context=context) as engine:
+            machine = _machine(engine.client_command, engine.facts())
+    except MissingToolError as lacking:
+        if not dry_run:
+            raise
+        machine = _machine(("docker", *(("--context", context) if context else ())), without_engine())
+        say(f"! {lacking.message}: without it nothing is built or started; {lacking.hint}")
+    asked = Wish(image=cell.image_name(), colab=cell.profile == "colab", terminal=True, **wish)
+    planned = plan(asked, machine)
+    try:
+        if planned.port is not None and machine.local:
+            _refuse_taken(planned.port)
+    except MissingToolError as taken:
+        if not dry_run:
+            raise
+        say(f"! {taken.message}: {taken.hint}")
+    return planned
+
+
 def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: bool = True) -> StoredImage:
     """The image of the cell with that id or glob, or of a matrix file; else the one of that name; else the
     one that holds it.

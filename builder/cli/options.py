@@ -243,7 +243,15 @@ def driver(text: str | None) -> str | None:
         return text
     like = "a driver is like 535.104.05, or 535 for its branch; `nvidia-smi` prints it as Driver Version"
     if re.fullmatch(r"[0-9]{1,2}(\.[0-9]+){0,2}", text):
-        raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like)
+        from builder.plan.facts.tables import load
+
+        row = load().own_drivers.get(text)
+        branch = (
+            f"; one that serves up to CUDA {text} is like --driver {row.driver.partition('.')[0]}"
+            if row
+            else ""
+        )
+        raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like + branch)
     raise UsageError(f"--driver {text} is no driver version", hint=like)
 
 

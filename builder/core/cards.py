@@ -124,7 +124,7 @@ def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
         if not rest and re.match(r" ?(?:\.\.\.|…)", after) and not _alike(name, known):
             continue
         end = begin.start() + len(written)
-        yield written.partition("(")[0].rstrip(), name
+        yield re.sub(r"(?<![Ll]aptop) GPUs?$", "", written.partition("(")[0].rstrip()), name
 
 
 def _alike(begin: str, known: KnownCards) -> bool:

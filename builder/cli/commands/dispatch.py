@@ -22,10 +22,10 @@ from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.console import Case, CaseStatus, CountTable, Terminal, junit_xml, print_json, say, show
 from builder.core import resources
-from builder.core.documents import shown
+from builder.core.documents import redact, shown
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
-from builder.image.engine import Engine, diagnose
+from builder.image.engine import Engine, diagnose, network
 from builder.image.recipe import bundle
 from builder.release.dispatch import (
     Follower,
@@ -40,6 +40,7 @@ from builder.release.dispatch import (
     verifying,
 )
 from builder.release.dispatch import verify_digest as verify
+from builder.sources.net import proxies
 from builder.sources.oci import Registry
 from builder.verify.evidence import People, Signer
 
@@ -302,9 +303,16 @@ _MARKS = {"passed": ("✓", "32"), "failed": ("✗", "31;1"), "not_run": ("⊘",
 def doctor(
     fleet: Path | None = opt.of("--fleet FILE: Ask the scheduler about each class of the fleet instead."),
     context: str | None = opt.CONTEXT,
+    network_: bool = opt.of(
+        "--network: Ask the hosts that a build asks instead: what a proxy has to allow.", False
+    ),
     json_: bool = opt.JSON,
 ) -> int:
-    """Exit 0 if everything that building needs is here, or the scheduler would take each task; else 5."""
+    """Exit 0 if everything that building needs is here, or the scheduler would take each task, or each host
+    answers; else 5.
+    """
+    if network_:
+        return _network(as_json=json_)
     if fleet is not None:
         answers = try_fleet(load_fleet(fleet))  # nothing is submitted
         if json_:
@@ -334,3 +342,24 @@ def doctor(
         ready = f"ready to build, but not for all: see {spared}" if spared else "ready to build"
         show(f"{len(missing)} to mend before building" if missing else ready)
     return 5 if missing else 0
+
+
+def _network(*, as_json: bool) -> int:
+    say("asking each for something small: half a minute at most")
+    found = network(opt.mirrors(None))
+    if as_json:
+        print_json({"schema": 1, "asked": [vars(one) for one in found]})
+        return 5 if any(one.problem for one in found) else 0
+    through = {name: redact(url) for name, url in proxies(os.environ).items() if name.isupper()}
+    terminal = Terminal.of(stream=sys.stdout)
+    for one in found:
+        mark = terminal.style(*_MARKS["failed" if one.problem else "passed"])
+        show(f"{mark} {', '.join(one.hosts) or 'no host named'}   {one.use} (others: {one.setting})", hang=2)
+        if one.problem:
+            show(f"  → {one.problem}; hosts that it leads to are not known", hang=4)
+    said = ", ".join(f"{name}={url}" for name, url in through.items())
+    say(f"through {said}" if said else "no proxy is set: HTTPS_PROXY, HTTP_PROXY")
+    failed = sum(one.problem is not None for one in found)
+    show(f"hosts to allow: {' '.join(dict.fromkeys(host for one in found for host in one.hosts))}")
+    show(f"{failed} of {len(found)} not answered to the end" if failed else "all answered")
+    return 5 if failed else 0

@@ -13,8 +13,12 @@ from builder.core.items import item
 from builder.core.model import Cell
 from builder.plan.facts.rules import cuda_of
 from builder.plan.facts.tables import load
+from builder.plan.matrix import NOT_SELECTED
 
 _Told = TypeVar("_Told")
+
+_MOST_UNNAMED = 10
+"""Cells that no selector names, of which a table has a row each."""
 
 
 def list_(
@@ -44,11 +48,17 @@ def list_(
             others = _each(reasons, lambda one: describe(one) | {"reason": reasons[one]}, failed)
             print_json({"schema": 1, "chosen": list(named), "left_out": list(others)})
         case "table":
+            unnamed = [cell for cell in cells if reasons.get(cell) == NOT_SELECTED]
+            if len(unnamed) > _MOST_UNNAMED:
+                cells = [cell for cell in cells if cell not in unnamed]
             width = max((len(cell.id) for cell in cells), default=0)
             for matrix in dict.fromkeys(cell.matrix for cell in cells):
                 mine = [cell for cell in cells if cell.matrix == matrix]
                 row = partial(_row, reasons=reasons, width=width)
                 show(f"{matrix}:", *_each(mine, row, failed), hang=2)
+            if len(unnamed) > _MOST_UNNAMED:
+                show(f"{counted(unnamed, 'cell')} that --select does not name: `rtbuild list` has them")
+                cells += unnamed
             show(f"{len(chosen)} of {counted(cells, 'cell')} chosen")
     for glob in selection.unmatched_skips:
         say(f"warning: --skip '{glob}' matches no cell")

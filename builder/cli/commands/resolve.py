@@ -21,6 +21,7 @@ from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.core.versions import pinned, release
 from builder.plan.facts.rules import Outcome, by_compat, platform_of
+from builder.plan.facts.tables import to_type
 from builder.plan.lock import LOADER_FOLDERS, pip_line
 from builder.plan.resolve import (
     AskedMachine,
@@ -73,6 +74,7 @@ def resolve(
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
     if output is not None and not force:
         opt.refuse_existing(output)
+    gpu = [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part]
     title = name or (_matrix_name(output) if output is not None else "resolved")
     options = [word for name, values in _given(gpu, driver, python, platform) for word in (name, values)]
     read = list[Wishes]()
@@ -112,6 +114,9 @@ def resolve(
         if output is None:
             show(found.text.removesuffix("\n"))
         first, findings = found.proposals[0].cell, found.proposals[0].findings
+        if first.cuda.provider == "base" and (by_pip := pip_line(first, system=True)) is not None:
+            say(f"the first by pip, on Python {first.python}: {by_pip}")
+            say(f"  where the system has CUDA and cuDNN, as {first.base} has: pip brings neither with these")
         if by_compat(findings) is None and (by_pip := pip_line(first)) is not None:
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
             if first.cuda.packages:
@@ -168,7 +173,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
     for note in found.asked.notes:
         say(f"note: {note}")
     if own and found.demand.driver is not None:
-        on = f"{', '.join(found.demand.gpus)}, driver {found.demand.driver}"
+        on = f"{', '.join(map(to_type, found.demand.gpus))}, driver {found.demand.driver}"
         say(f"for this machine: {on} (others: --gpu, --driver)")
     for wish in found.demand.frameworks:
         origin, why = found.origin(wish)
@@ -176,7 +181,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     driver = [f"driver {found.demand.driver}"] if found.demand.driver is not None else []
     for_python = [f"Python {found.demand.python}"] if found.demand.python is not None else []
-    machine = ", ".join((*found.demand.gpus, *driver, *for_python))
+    machine = ", ".join((*map(to_type, found.demand.gpus), *driver, *for_python))
     for last in found.last:
         for line in last.lines(machine):
             say(f"note: {line}")

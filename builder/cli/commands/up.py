@@ -11,29 +11,31 @@ from builder import __version__
 from builder.cli import options as opt
 from builder.cli.console import Progress, Terminal, say, show
 from builder.cli.first_matrix import MatrixWish, matrix_text, write_matrix
-from builder.cli.launching import start
+from builder.cli.launching import start, would_start
 from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import MissingToolError, RegistryError, UsageError
-from builder.core.model import Base
+from builder.core.model import Base, Cell
 from builder.image.compose import lacks_for_rootfs
 from builder.image.engine import Engine, nvidia_smi
 from builder.pipeline import BuildOptions, EngineOptions, build_cells
 from builder.plan.lock import lock_path
-from builder.release.colab import Mode
+from builder.release.colab import LaunchPlan, Mode
 from builder.sources.index import host_platform
 from builder.sources.oci import Registry
 
 
 def up(
-    words: list[str] | None = opt.WORDS,
+    words: list[str] | None = opt.of("FRAMEWORK: torch, 'tensorflow==2.15.*'."),
     python: str | None = opt.PYTHON,
     gpu: str | None = opt.GPU,
     driver: str | None = opt.DRIVER,
     shell: bool = opt.of("--shell: A shell instead of Jupyter.", False),
     port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
     save: bool = opt.of("--save: Write the matrix and its lock to matrices/.", False),
-    dry_run: bool = opt.of("--dry-run: Write the matrix, and build nothing.", False),
+    dry_run: bool = opt.of(
+        "--dry-run: Write the matrix, and say what would be done; build and start nothing.", False
+    ),
     repository: str | None = opt.of("--from REPOSITORY: Pull the image if its tag is there; else build it."),
     offline: bool = opt.OFFLINE,
     context: str | None = opt.CONTEXT,
@@ -55,15 +57,17 @@ def up(
         offline=offline,
     )
     path = _matrix(wish, save=save)
-    if dry_run:
-        show(path.read_text("utf-8").removesuffix("\n"))
-        say("next: the same without --dry-run")
-        return 0
-    comments = (line for line in path.read_text("utf-8").splitlines() if line.startswith("# to be "))
-    for line in comments:
-        say(line.removeprefix("# "))
+    mode: Mode = "shell" if shell else "jupyter"
     loaded = opt.load_all([path])
     cell = opt.choose_one(loaded, "*")
+    comments = (line for line in path.read_text("utf-8").splitlines() if line.startswith("# to be "))
+    planned = would_start(cell, context=context, dry_run=dry_run, mode=mode, port=port, content=Path.cwd())
+    if dry_run:
+        show(path.read_text("utf-8").removesuffix("\n"))
+        _say_steps(cell, planned, repository)
+        return 0
+    for line in comments:
+        say(line.removeprefix("# "))
     image = _published(repository, cell.id) if repository else None
     if image is None:
         options = BuildOptions(
@@ -72,8 +76,24 @@ def up(
         run = partial(build_cells, loaded, [cell], options)
         if code := finished(Terminal.of(progress), run, options.results, json=False):
             return code
-    mode: Mode = "shell" if shell else "jupyter"
     return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())
+
+
+def _say_steps(cell: Cell, planned: LaunchPlan, repository: str | None) -> None:
+    """What would be done, in its order, with the command that starts the container and the address."""
+    say("with --dry-run nothing of this is done:")
+    pulled = f"{repository}:{cell.id} is pulled if that tag is there; else " if repository else ""
+    say(f"1. {pulled}every wheel and package is looked up and written into a lock by its hash")
+    say(
+        f"2. the image {cell.image_name()} is built, and cudnn-verify runs in it: on the card if there is one"
+    )
+    say(f"3. {shlex.join(planned.command)}")
+    for note in planned.notes:
+        say(f"   ! {note}")
+    if planned.port is not None:
+        say(f"4. Jupyter listens on 127.0.0.1:{planned.port}, for this machine alone, and prints its address")
+        say("   with a token, new at each start, which Colab's `Connect to a local runtime` takes")
+    say("next: the same without --dry-run")
 
 
 def _refuse_without_engine(words: Sequence[str], context: str | None) -> None:

@@ -1,19 +1,30 @@
-"""Checks of this machine, each with its remedy. Looks, and changes nothing."""
+"""Checks of this machine, each with its remedy, and of the hosts that a build asks. Looks, and changes
+nothing.
+"""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
+import requests
+from packaging.requirements import Requirement
 from uv import find_uv_bin
 
 from builder.core.errors import MissingToolError, RtbuildError
 from builder.image.engine.engine import Engine
 from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, gpu_facts
 from builder.image.sandbox import control_group, require
+from builder.sources.debian import archives_of, host_proxies, host_sources
+from builder.sources.index import Index, host_platform, offered
+from builder.sources.net import Client, explain
+from builder.sources.oci import Registry
 
 Outcome = Literal["passed", "failed", "not_run"]
 
@@ -155,3 +166,102 @@ def _uv() -> str | None:
 
 def _not_asked(name: str) -> DoctorCheck:
     return DoctorCheck(name, "not_run", "no engine to ask")
+
+
+@dataclass(frozen=True)
+class AskedHosts:
+    """What a build asks of the network for one purpose, by the settings in force."""
+
+    use: str
+    setting: str
+    """Where another address is named."""
+    hosts: tuple[str, ...]
+    """With those that the first led to; with a port if it is none of https or http."""
+    problem: str | None = None
+    """Why it was not answered to the end: further hosts are then not known."""
+
+
+@dataclass(kw_only=True)
+class _Noting(Client):
+    """Notes the hosts of all requests, of their redirections, too."""
+
+    asked: dict[str, None] = field(default_factory=dict)
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:
+        self.asked[_host(url)] = None
+        response = super().request(method, url, **options)
+        self.asked.update((_host(one.url), None) for one in (*response.history, response))
+        return response
+
+
+def network(mirrors: Mapping[str, str]) -> list[AskedHosts]:
+    """Ask each service of a build for something small, within some seconds, at once."""
+    kinds: list[tuple[str, str, Callable[[_Noting], object]]] = []
+    # imported here: `doctor` without --network asks none of them
+    from builder.plan.facts.rules import choices
+    from builder.plan.facts.tables import load
+
+    settings = Index.from_user().settings
+    own = "index-url or extra-index-url of pip, UV_DEFAULT_INDEX or UV_INDEX of uv"
+    kinds += (("package index", own, partial(_files, url, "packaging")) for url in settings.all)
+    builds = (way for name in load().frameworks for way in choices(Requirement(name)) if way.index)
+    makers: dict[str, tuple[str, str]] = {}
+    for way in builds:  # the newest first
+        makers.setdefault(_host(way.index[0]), (way.index[0], way.row.distribution))
+    kinds += (
+        (f"{name}'s builds for other CUDA versions", "`index` of a matrix", partial(_files, url, name))
+        for url, name in makers.values()
+    )
+    tag = next(row for row in load().tags if row.state == "listed")
+    base = f"nvidia/cuda:{tag.cuda}-base-{tag.systems[-1]}"
+    kinds += [
+        (
+            "bases from a registry",
+            "--registry-mirror, RTBUILD_REGISTRY_MIRROR",
+            partial(_base, base, mirrors),
+        ),
+        ("rootfs: bases", "apt's sources, RTBUILD_DEBIAN_MIRROR", _debian),
+        ("standalone Pythons", "UV_PYTHON_INSTALL_MIRROR", _python),
+    ]
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        return list(pool.map(lambda kind: _asked(*kind), kinds))
+
+
+def _asked(use: str, setting: str, ask: Callable[[_Noting], object]) -> AskedHosts:
+    client, problem = _Noting(retries=0, connection_retries=0, connect_timeout=4, read_timeout=8), None
+    try:
+        ask(client)
+    except RtbuildError as error:
+        problem = error.message
+    except requests.RequestException as error:
+        problem = explain(error)
+    return AskedHosts(use, setting, tuple(client.asked), problem)
+
+
+def _files(index: str, name: str, client: _Noting) -> None:
+    """A project's page, and the first of its files: often on another host."""
+    client.asked[_host(index)] = None
+    files = Index(Index.from_user().settings, client=client).offers_of(index, name)
+    client.asked.update((_host(file.url), None) for file in files)
+    for file in files[:1]:
+        client.get(file.url, stream=True).close()
+
+
+def _base(reference: str, mirrors: Mapping[str, str], client: _Noting) -> None:
+    Registry(mirrors, client=client).inspect(reference, "linux/amd64")
+
+
+def _debian(client: _Noting) -> None:
+    client.proxies = host_proxies()
+    for root in archives_of(os.environ, host_sources).values():
+        client.get(f"{root}/", stream=True).close()
+
+
+def _python(client: _Noting) -> None:
+    for one in offered(host_platform())[-1:]:
+        client.get(one.url, stream=True).close()
+
+
+def _host(url: str) -> str:
+    """The host of an address, without a login; with its port if one is named."""
+    return urlsplit(url).netloc.rpartition("@")[2]

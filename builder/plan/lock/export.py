@@ -34,9 +34,16 @@ def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
     return shlex.join(["pip", "install", *wanted, *extra])
 
 
-def pip_line(cell: Cell) -> str | None:
-    """pip's command line for a cell; None if the system has to have CUDA, or if a package is compiled."""
-    if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
+def pip_line(cell: Cell, *, system: bool = False) -> str | None:
+    """pip's command line for a cell; None if a package is compiled, or, without ``system``, if the system has
+    to have CUDA.
+    """
+    if (
+        (cell.cuda.provider == "base" and not system)
+        or cell.from_source
+        or cell.compiled
+        or cell.dependencies == "listed"
+    ):
         return None
     return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)
 

@@ -56,6 +56,10 @@ PROVIDER, PYTHON = _keys("provider"), _keys("python")
 """Keys of ``cuda`` and of ``python`` that are written as mappings."""
 EXEMPT = _keys("exempt")
 SECTIONS: dict[str, str] = _TABLES["sections"]
+ELSEWHERE: dict[str, str] = {
+    word: hint for words, hint in _TABLES["elsewhere"].items() for word in words.split()
+}
+"""By what people write and is no key anywhere: where it belongs."""
 
 
 MOST_ITEMS = 2000
@@ -369,4 +373,6 @@ def _misplaced(name: str, valid: Iterable[str]) -> str | None:
         ),
         **dict.fromkeys((*HEAD, *SECTIONS), "stands at the top of the file"),
     }
-    return f"'{name}' {homes[name]}" if name in homes and name not in valid else None
+    if name in homes and name not in valid:
+        return f"'{name}' {homes[name]}"
+    return ELSEWHERE.get(name.lower().replace("_", "-"))

@@ -55,6 +55,10 @@ def braces(glob: str) -> tuple[str, ...]:
     return tuple(done)
 
 
+NOT_SELECTED = "not selected"
+"""Why a cell is left out that no selector names."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Cells in the order of their files: the ones chosen, and the others with the reason."""
@@ -110,5 +114,5 @@ def _reason(cell: Cell, select: Sequence[str], skip: Sequence[str]) -> str | Non
     if cell.excluded is not None:
         return f"excluded: {cell.excluded}"
     if select and not any(matches(cell.id, glob) for glob in select):
-        return "not selected"
+        return NOT_SELECTED
     return next((f"skipped by --skip '{glob}'" for glob in skip if matches(cell.id, glob)), None)

@@ -1,7 +1,6 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
 import functools
-import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,13 @@ from builder.core.versions import canonical, contains, key, lower_bound, pinned,
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, NameRow, card_of, load
 from builder.plan.lock import pip_line
-from builder.plan.resolve.refusals import LastRelease, last_release, nothing
+from builder.plan.resolve.refusals import (
+    LastRelease,
+    last_branches,
+    last_release,
+    newer_elsewhere,
+    nothing,
+)
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
 from builder.plan.resolve.solve import (
@@ -161,11 +166,7 @@ def propose(
             )
             notes = (*_of_indexes(asked.places, standing[0], demand), *_of_retired(standing[0], demand))
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
-        if all(one.cell.cuda.provider == "none" for one in standing):
-            names = ", ".join(standing[0].cell.frameworks)
-            asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
-        about = (_of_extras, _of_builds, _of_retired, functools.partial(_of_indexes, asked.places))
-        asked.notes += itertools.chain.from_iterable(one(standing[0], demand) for one in about)
+        asked.notes += _notes_on(standing, demand, asked.places)
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
@@ -181,6 +182,18 @@ def propose(
             last=last,
             changes=changes,
         )
+
+
+def _notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
+    """What a reader has to know of the cells that stand, the best of them first."""
+    best = standing[0]
+    if all(one.cell.cuda.provider == "none" for one in standing):
+        names = ", ".join(best.cell.frameworks)
+        yield f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`"
+    for about in (_of_extras, _of_builds, _of_retired, functools.partial(_of_indexes, places)):
+        yield from about(best, demand)
+    yield from newer_elsewhere(demand)
+    yield from last_branches(demand.gpus)
 
 
 @contextmanager

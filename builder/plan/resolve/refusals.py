@@ -34,7 +34,7 @@ from builder.plan.facts.rules import (
     check,
     choices,
 )
-from builder.plan.facts.tables import FrameworkRow, card_of, load
+from builder.plan.facts.tables import FrameworkRow, card_of, load, to_type
 from builder.plan.lock import pip_line
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
@@ -58,14 +58,18 @@ class WayOut:
     """Another driver: it or a newer one of its branch."""
     by: str = ""
     """The words about that driver."""
+    cards: tuple[str, ...] = ()
+    """The cards that it serves, of several that no cell serves together."""
 
     def __str__(self) -> str:
         cell, names = self.proposal.cell, " and ".join(self.given_up)
         kept = f"another version in place of {names}" if self.another_version else f"without {names}"
         if self.driver is not None:
             kept = f"with --driver {self.driver}, {self.by}"
+        if self.cards:
+            kept = f"for {' and '.join(map(to_type, self.cards))}"
         arm = ", linux/arm64" if cell.platform == "linux/arm64" else ""
-        line = pip_line(cell) if self.driver is not None else None
+        line = pip_line(cell) if self.driver is not None or self.cards else None
         by_pip = f": `{line}`" if line is not None else ""
         return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}{by_pip}"
 
@@ -76,6 +80,7 @@ class WayOut:
             "given_up": list(self.given_up),
             "another_version": self.another_version,
             **({"driver": self.driver} if self.driver is not None else {}),
+            **({"cards": list(self.cards)} if self.cards else {}),
             "cell": cell.inputs() | {"gpus": list(cell.gpus)},
         }
 
@@ -90,10 +95,11 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
         ways = list(_close_releases(demand, culprits, first))
     else:
-        unread = [*_older_elsewhere(demand), *_newer_elsewhere(demand)]
+        unread = [*_older_elsewhere(demand), *(newer_elsewhere(demand) if demand.gpus else ())]
         left_open = bool(unread) or _left_open(found, demand)
         ask = functools.partial(search, available=available, enough=1, most=_MOST)
-        culprits = _culprits(demand, first, ask, left_open=left_open)
+        apart = _apart(demand, first)
+        culprits = [] if apart else _culprits(demand, first, ask, left_open=left_open)
         if culprits:
             demanded = _only(demand, culprits)
             asked = ask(demanded)
@@ -104,7 +110,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             parts = [name for name, _ in demand.parts()]
             head = f"possible for {'all of ' * (len(parts) > 1)}{', '.join(parts)}"
             head += " with what is asked for beside" * bool(demand.companions)
-        reasons = _reasons(asked, demanded)
+        reasons = [*_codeless(demand, apart)]
+        reasons = reasons or _reasons(asked, demanded)
         if demanded != demand:  # what is impossible on any machine may have no other on this one
             reasons = list(dict.fromkeys((*_of_machine(found, demand), *reasons)))
         if not found.refused and demanded != demand:
@@ -114,16 +121,21 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         if any(re.match(r"CUDA \d+ serves ", reason) for reason in reasons):
             reasons += _builds(demand)
         reasons += unread
-        driver = _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first)
-        kept = [f"--driver {demand.driver}", *(f"--gpu {gpu}" for gpu in demand.gpus)]
-        # people have the card that they have: where a driver is all that it takes, that is the answer
-        others = [way for way in _ways_out(demand, culprits, first) if not {*way.given_up} & {*kept}]
-        ways = [driver, *others] if driver is not None else list(_ways_out(demand, culprits, first))
+        if not (ways := apart):
+            ways = list(_ways_out(demand, culprits, first))
+            driver = _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first)
+            if driver is not None:
+                kept = {f"--driver {demand.driver}", *(f"--gpu {to_type(gpu)}" for gpu in demand.gpus)}
+                # people have the card that they have: where a driver is all that it takes, that is the answer
+                ways = [driver, *(way for way in ways if not {*way.given_up} & kept)]
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
         by_driver = any(way.driver is not None for way in ways)
         head = "another driver would do:" if by_driver else "give up one of them:"
+        if ways[0].cards:
+            head = f"{len(ways)} environments or images instead, by card:"
         lines += ["the nearest on record:" if found.absent else head, *(f"  {way}" for way in ways)]
+    lines += (f"note: {text}" for text in last_branches(demand.gpus))
     return (NotKnownError if left_open else NothingPossibleError)(
         "\n".join(lines),
         reasons=reasons,
@@ -165,6 +177,76 @@ def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator
             continue  # nobody gives up the card that they have
         elif without.frameworks and (left := first(without, {})) is not None:
             yield WayOut(given_up=(name,), another_version=False, proposal=left)
+
+
+def _apart(demand: Demand, first: First) -> list[WayOut]:
+    """A cell for each of the fewest groups of cards, if no cell serves all and each group has one."""
+    groups = list[tuple[tuple[str, ...], Proposal]]()
+    for gpu in demand.gpus if len(demand.gpus) > 1 and demand.frameworks else ():
+        for number, (cards, _) in enumerate(groups):
+            if (together := first(replace(demand, gpus=(*cards, gpu)), {})) is not None:
+                groups[number] = ((*cards, gpu), together)
+                break
+        else:
+            if (alone := first(replace(demand, gpus=(gpu,)), {})) is None:
+                return []
+            groups.append(((gpu,), alone))
+    return [
+        WayOut(
+            given_up=tuple(f"--gpu {to_type(gpu)}" for gpu in demand.gpus if gpu not in cards),
+            another_version=False,
+            proposal=proposal,
+            cards=cards,
+        )
+        for cards, proposal in groups
+        if len(groups) > 1
+    ]
+
+
+def _codeless(demand: Demand, apart: Sequence[WayOut]) -> Iterator[str]:
+    """For each card that another's cell does not serve: the CUDA versions of which no build serves it."""
+    refused = [
+        gpu
+        for gpu in demand.gpus
+        for way in apart
+        if Outcome.of(check(replace(way.proposal.cell, gpus=(gpu,)), only=("gpu",), suggest=False))
+        is Outcome.IMPOSSIBLE
+    ]
+    for wish, gpu in itertools.product(demand.frameworks, dict.fromkeys(refused)):
+        served = dict[str, bool]()
+        for choice in choices(wish.parsed):
+            cell = next(choice.cells((gpu,), demand.built_for), None)
+            if cell is None or choice.row.cuda is None:
+                continue
+            findings = check(cell, only=("gpu",), suggest=False)
+            text = short(choice.row.cuda, 2)
+            served[text] = served.get(text, False) or Outcome.of(findings) is not Outcome.IMPOSSIBLE
+        every = sorted(served, key=key)
+        without = [text for text in every if not served[text]]
+        if not without or (row := card_of(gpu)) is None:
+            continue
+        said = ", ".join(without)
+        if without == every[-len(without) :]:
+            said = f"{without[0]} or newer"
+        elif without == every[: len(without)]:
+            said = f"{without[-1]} or older"
+        yield f"no build of {wish} for CUDA {said} has code for {gpu} ({row.capability})"
+
+
+def last_branches(gpus: Sequence[str]) -> Iterator[str]:
+    """A line on the last driver branch for each generation of cards that newer drivers do not serve."""
+    named = {gpu: row.capability for gpu in gpus if (row := card_of(gpu)) is not None}
+    for kind in load().architectures:
+        cards = " and ".join(gpu for gpu, capability in named.items() if capability in kind.capabilities)
+        if not cards or kind.before is None:
+            continue
+        last = max((one for one in load().branches if key(one) < key(kind.before)), key=key, default=None)
+        is_last = (
+            f"{last} is the last driver branch for {cards} ({kind.name})"
+            if last
+            else f"{cards} ({kind.name})"
+        )
+        yield f"{is_last}: no driver from {kind.before} on serves it [{kind.source}]"
 
 
 def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | None:
@@ -268,16 +350,17 @@ def _older_elsewhere(demand: Demand) -> Iterator[str]:
             )
 
 
-def _newer_elsewhere(demand: Demand) -> Iterator[str]:
-    """Lines on frameworks whose newer builds nobody reads: these may serve the cards that are asked for."""
-    for wish in demand.frameworks if demand.gpus else ():
+def newer_elsewhere(demand: Demand) -> Iterator[str]:
+    """Lines on frameworks whose newer builds nobody reads: these may serve what is asked for."""
+    for wish in demand.frameworks:
         table = load().table(wish.name)
         since = table.elsewhere_since
         if since is None or not contains(wish.parsed.specifier, since):
             continue
         cards = [row for gpu in demand.gpus if (row := card_of(gpu)) is not None]
-        young = len(cards) == len(demand.gpus) and all(key(card.capability) >= (10, 0) for card in cards)
+        young = len(cards) == len(demand.gpus) > 0 and all(key(card.capability) >= (10, 0) for card in cards)
         way = f": `{table.elsewhere_blackwell}`" if young and table.elsewhere_blackwell else ""
+        way = way or f", {table.elsewhere_page}" * bool(table.elsewhere_page)
         yield f"not known: {table.title} from {since} on, which lies on an index of its maker's{way}"
 
 

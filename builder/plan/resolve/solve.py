@@ -45,7 +45,7 @@ from builder.plan.facts.rules import (
     choices,
     platform_of,
 )
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, Target, pages, rank, takes, wheel_name
@@ -92,10 +92,13 @@ class Demand:
     def parts(self) -> Iterator[tuple[str, Self]]:
         """Each single demand by its name, and the whole without it."""
         for wish in self.frameworks:
-            others = tuple(other for other in self.frameworks if other is not wish)
-            yield f"{wish} ({wish.place})", replace(self, frameworks=others)
+            rest = tuple(other for other in self.frameworks if other is not wish)
+            yield f"{wish} ({wish.place})", replace(self, frameworks=rest)
         for gpu in self.gpus:
-            yield f"--gpu {gpu}", replace(self, gpus=tuple(other for other in self.gpus if other != gpu))
+            yield (
+                f"--gpu {to_type(gpu)}",
+                replace(self, gpus=tuple(other for other in self.gpus if other != gpu)),
+            )
         if self.driver is not None:
             yield f"--driver {self.driver}", replace(self, driver=None)
         if self.platform is not None:
@@ -366,6 +369,7 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     since, meant_for = table.elsewhere_since, pinned(wish.parsed) or lower_bound(wish.parsed)
     if since is not None and meant_for is not None and release(meant_for) >= release(since):
         reason = f"of {wish} ({wish.place}) nothing is on record: {table.title} has it on an index of its own"
+        reason += f", {table.elsewhere_page}" * bool(table.elsewhere_page)
         return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
     exact = pinned(wish.parsed)
     if exact is not None and table.on_its_makers_page(exact):
@@ -391,6 +395,8 @@ def _unread(wish: NamedRequirement, table: FrameworkTable, span: str) -> str:
         builds = ", ".join(f"{_build_of(row)} for CUDA {short(row.cuda, 2)}" for row in others if row.cuda)
         of = f"{table.title} {others[0].version}"
         none = f"the build {wish} ({wish.place}) is not on record"
+        if (maker := maker_of(exact.partition("+")[2])) is not None:
+            none = f"the build {wish} ({wish.place}) is for {maker}'s, and rtbuild serves NVIDIA's alone"
         return f"{none}; of {of} there are: {builds or 'none with CUDA'}"
     if lacks_extras(wish):
         return _by_its_extras(wish, table)

@@ -143,6 +143,7 @@ def test_reading_without_anybody_there_is_unknown_and_says_what_it_cost(
     ("text", "said"),
     [
         ("13.0", "is a CUDA version, not a driver"),
+        ("12.2", "like --driver 535"),
         ("wsl", "is no driver version"),
         ("5350", "no driver version"),
     ],

@@ -20,7 +20,7 @@ import typer.main
 import typer.testing
 
 from builder.cli import boundary
-from builder.cli.app import app, loaded
+from builder.cli.app import _complete, app, loaded
 from builder.cli.console import Terminal
 from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
@@ -63,6 +63,26 @@ def test_list_shows_what_is_chosen_and_why_the_rest_is_not() -> None:
     assert chosen.startswith("  * tensorflow2.8.4-py3.9-bullseye")
     assert left_out.startswith("  - tensorflow2.8.4-py3.8-cuda11.2.2")
     assert done.stdout.endswith("1 of 2 cells chosen\n")
+
+
+def test_list_counts_what_is_not_selected_where_that_is_much() -> None:
+    done = rtbuild("list", "--select", "jax*")
+    assert not [line for line in done.stdout.splitlines() if line.endswith("not selected")]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert {row.split()[0] for row in rows} == {"*"}
+    count, chosen = done.stdout.splitlines()[-2:]
+    number = int(count.split()[0])
+    assert count.endswith(" cells that --select does not name: `rtbuild list` has them")
+    assert chosen == f"{len(rows)} of {len(rows) + number} cells chosen"
+
+
+def test_completion_is_that_of_the_shell_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _complete("--show-completion", "zsh") == 0
+    assert capsys.readouterr().out.startswith("#compdef rtbuild")
+    assert _complete("--show-completion", "bash") == 0
+    assert "complete -o default -F" in capsys.readouterr().out
+    assert _complete("--show-completion", "tcsh") == 2
+    assert "none but bash, zsh, fish" in capsys.readouterr().err
 
 
 def test_the_errors_of_several_files_come_together(tmp_path: Path) -> None:

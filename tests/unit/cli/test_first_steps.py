@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
         return 0
 
     monkeypatch.setattr(up.Engine, "connect", lambda **_: contextlib.nullcontext())
+    monkeypatch.setattr(up, "would_start", lambda *_, **__: None)
     monkeypatch.setattr(up, "finished", build)
     monkeypatch.setattr(up, "start", start)
     assert app(["up", "torch", "--offline", "--save"], standalone_mode=False) == 0
@@ -129,6 +131,27 @@ def test_up_without_an_engine_says_what_goes_without_one(
     done = inside(tmp_path, "up", "torch==2.6.*", check=5)
     assert "no Docker Engine answers" in done.stderr
     assert "rtbuild init 'torch==2.6.*'; then the `rtbuild venv` line" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_up_tells_each_step_and_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ("up", "torch", "--offline", "--gpu", "T4", "--port", port, "--dry-run")
+        done = inside(tmp_path, *words)
+    assert 'gpus: ["T4"]' in done.stdout
+    assert "! no Docker Engine answers" in done.stderr
+    assert f"! port {port} on 127.0.0.1 is taken: --port " in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("3. docker run ")]
+    assert f"--publish 127.0.0.1:{port}:{port} " in line
+    assert "the image rtbuild/torch:torch" in done.stderr
+    assert f"4. Jupyter listens on 127.0.0.1:{port}, for this machine alone" in done.stderr
+    shell = inside(tmp_path, *words, "--shell")
+    assert shell.stderr.splitlines()[-1].startswith("next:")
+    assert "4. Jupyter" not in shell.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -337,3 +360,11 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(
 def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
     said = inside(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
     assert "--gpu MI300X is a GPU of AMD" in said
+
+
+def test_where_the_system_brings_cuda_pip_has_a_line_that_says_so(tmp_path: Path) -> None:
+    done = inside(tmp_path, "resolve", "paddlepaddle-gpu", "--gpu", "T4", "--offline", "--limit", "1")
+    line, where, _ = done.stderr.splitlines()[-3:]
+    assert ": pip install paddlepaddle-gpu==" in line
+    assert "where the system has CUDA and cuDNN, as nvidia/cuda:" in where
+    assert "PaddlePaddle from 2.6.3 on, which lies on an index of its maker's, https://" in done.stderr

@@ -25,6 +25,7 @@ from builder.plan.facts.tables import (
     GpuRow,
     KernelRow,
     Source,
+    builds_of,
     card_of,
     load,
     maker_of,
@@ -195,7 +196,8 @@ def gpus(stack: Stack) -> Iterator[Finding]:
     for name in stack.cell.gpus:
         row, asked = card_of(name), Value("gpu", name, CELL)
         if row is None and (maker := maker_of(name)) is not None:
-            yield impossible(f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone", asked)
+            other = f"{name} is {maker}'s, and CUDA runs on NVIDIA's GPUs alone"
+            yield impossible(f"{other}; {builds_of(maker)}", asked)
         elif row is None:
             near = ", ".join(near_names(name))
             yield unknown(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from .gpus import (
         ON_JETSON as ON_JETSON,
+        builds_of as builds_of,
         card_of as card_of,
         class_of as class_of,
         known_class as known_class,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         named_card as named_card,
         near_names as near_names,
         other_cards as other_cards,
+        to_type as to_type,
     )
     from .loader import (
         BadRow as BadRow,

@@ -251,6 +251,8 @@ class FrameworkTable:
     """The oldest release that the index has; None if older ones than the rows' may lie there."""
     elsewhere_since: str | None = None
     """From this release on it lies on an index of its maker's, which nobody reads; None if on none."""
+    elsewhere_page: str | None = None
+    """Its maker's page that names that index."""
     elsewhere_blackwell: str | None = None
     """The command that takes a build for cards of compute capability 10.0 and later from that index."""
     elsewhere_before: str | None = None

@@ -10,13 +10,23 @@ from builder.core.errors import UsageError
 from builder.core.versions import key
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
 
+_JAX = "https://docs.jax.dev/en/latest/installation.html"
 _MAKERS = {
-    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d",
-    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)",
-    "Apple": r"(?i)apple\b|m[1-9]( (pro|max|ultra))?$|mps$",
+    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d|rocm|hip\b",
+    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)|xpu\b",
+    "Apple": r"(?i)apple\b|m[1-9]( (pro|max|ultra))?$|mps\b|metal\b",
     "Google": r"(?i)google\b|tpu|v\d[ep]?-\d",
 }
-"""Cards of other makers, by the beginning of a name."""
+"""Cards of other makers, by the beginning of a name, or of their software's."""
+_BUILDS = {
+    "AMD": "the frameworks' ROCm builds serve it: PyTorch's are at https://pytorch.org/get-started/locally/, "
+    f"JAX's at {_JAX}, images and the others at https://rocm.docs.amd.com/",
+    "Intel": "PyTorch's XPU builds serve it: `pip install torch --index-url "
+    "https://download.pytorch.org/whl/xpu`, https://docs.pytorch.org/docs/stable/notes/get_start_xpu.html",
+    "Apple": "a Mac computes by Metal: `pip install torch` there brings it (device mps), "
+    f"https://developer.apple.com/metal/pytorch/; for JAX see {_JAX}",
+    "Google": f'on the TPU\'s own machine `pip install "jax[tpu]"`, {_JAX}',
+}
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 """Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
 _CAPABILITY = re.compile(
@@ -98,9 +108,12 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
         raise UsageError(f"{option} {text} names several cards", hint=f"one option for each: {ways}")
     names = _meant(text)
     if len({_known().capabilities[name] for name in names}) > 1:
-        told = "`nvidia-smi -L` prints its name in full"
-        hint = f"{told}, or name one, as in {option} '{_listed(names)[-1][0]}'; they are "
-        hint += ", ".join(f"{name} ({of})" for name, of in _listed(names))
+        number = re.search(r"\d{4}", text)  # labels leave the letter out: RTX A4000
+        lettered = {f"rtxa{number[0]}"} & _by_words().keys() - {*names} if number else ()
+        cards = _listed([*names, *lettered])
+        told = "`nvidia-smi -L` prints its name in full, `nvidia-smi --query-gpu=compute_cap` the number"
+        hint = f"{told}; then name it, as in {option} '{cards[0][0]}'; they are "
+        hint += ", ".join(f"{one} ({of})" for one, of in cards)
         raise UsageError(f"{option} {text} may be one of several cards", hint=hint)
     if alike and names and (row is None or row.capability != _known().capabilities[names[0]]):
         row = _by_words()[names[0]]
@@ -110,8 +123,8 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     maker = maker_of(text)
     if maker is not None:
         raise UsageError(
-            f"{option} {text} is a GPU of {maker}, and CUDA runs on NVIDIA's alone",
-            hint="rtbuild knows builds for CUDA alone; for other GPUs see the framework's own documentation",
+            f"{option} {text} is {maker}'s, and CUDA runs on NVIDIA's GPUs alone, in a container, too",
+            hint=f"rtbuild serves NVIDIA's alone; {builds_of(maker)}",
         )
     if served := load().generations.get(text.strip().lower()):
         listed = ", ".join(sorted(served, key=key))
@@ -144,11 +157,17 @@ def other_cards(text: str) -> list[str]:
 
 
 def _with_generation(row: GpuRow) -> str:
-    """A name that no other card has: ``RTX6000 Turing``."""
+    """A name that no other card has: ``RTX6000-Turing``."""
     if not is_ambiguous(row.name, _known()):
         return row.name
     kind = next(kind for kind in load().architectures if row.capability in kind.capabilities)
-    return f"{row.name} {kind.name}"
+    return f"{row.name}-{kind.name}"
+
+
+def to_type(name: str) -> str:
+    """The table's name of a card in the form that ``--gpu`` takes: ``RTX6000-Turing`` of ``RTX6000``."""
+    row = load().gpus.get(name.lower())
+    return name if row is None else _with_generation(row)
 
 
 def _way_on(option: str, text: str) -> str:
@@ -182,7 +201,7 @@ def near_names(text: str) -> list[str]:
         alike = typing
     close = difflib.get_close_matches("".join(words_of(text)), alike, n=len(alike) or 1, cutoff=0.4)
     close.sort(key=lambda name: sorted(_series(alike[name].name)[1]) != sorted(number))
-    return [alike[name].name for name in close[:3]]
+    return [_with_generation(alike[name]) for name in close[:3]]
 
 
 def _series(text: str) -> tuple[str, str]:
@@ -215,6 +234,11 @@ def _is_slip(number: str, other: str) -> bool:
 def maker_of(text: str) -> str | None:
     """The maker that a card's name tells, if it is not NVIDIA: ``AMD`` of ``MI300X``. None if none does."""
     return next((maker for maker, names in _MAKERS.items() if re.match(names, text.strip())), None)
+
+
+def builds_of(maker: str) -> str:
+    """Where the frameworks' builds for cards of another maker are, in a clause."""
+    return _BUILDS[maker]
 
 
 def known_cards(facts: Facts) -> KnownCards:

@@ -65,6 +65,8 @@ def as_here(commands, here):
         commands = [
             c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in commands
         ]
+    if "compose" in places:
+        commands = [_in_compose(c) for c in commands]
     if flag("podman"):
         commands = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in commands]
     if "comfy-portable" in places:  # its own Python, beside its folder
@@ -231,3 +233,23 @@ def _as_podman(text):
         r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all", "--device nvidia.com/gpu=all", text
     )
     return text.replace("docker ", "podman ")
+
+
+def _in_compose(command):
+    """A `docker run` with the same in a service of the compose file that a text starts, told beside it."""
+    words = command.text.split()
+    rows, pairs = [], zip(words, words[1:])
+    if command.where != "docker" or words[:2] != ["docker", "run"] or "Compose" in (command.note or ""):
+        return command
+    for word, after in pairs:
+        flag, _, value = word.partition("=")
+        if word == "-e":
+            rows.append("environment: [%s]" % after)
+        elif word == "--device":
+            rows.append("devices: [%s]" % after)
+        elif word == "--tmpfs":
+            rows.append("tmpfs: [%s]" % after)
+        elif flag in ("--shm-size", "--ipc", "--runtime"):
+            rows.append("%s: %s" % (flag[2:].replace("-", "_"), value or after))
+    told = rows and "in Compose, in the service: " + ", ".join(rows)
+    return command._replace(note="; ".join(filter(None, [told, command.note])))

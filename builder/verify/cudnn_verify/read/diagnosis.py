@@ -45,6 +45,11 @@ _AGAIN = 40
 """Places of one signature that no other one gets: programs log a line again and again."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
+_ON_PATH = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b")
+_NOT_TOGETHER = (
+    "At these versions the two do not go together in one environment: either releases of both that share a "
+    "cuDNN, or an environment for each."
+)
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|got rid of)\b|"
@@ -363,9 +368,14 @@ def _row(cause, finding, facts):
         commands = [command for command in commands if command.where not in _INSTALLERS]
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
-    commands += [image] if image else []
+    pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
+    # what asks for two, or mends the loader's path alone, is no matter of an image of the one
+    alone = pair or (commands and _ON_PATH.match(commands[0].text))
+    commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
-    words = [remedies.words(cause)] + ([] if commands or silent else _no_command(cause, finding, facts, sure))
+    words = [_NOT_TOGETHER if pair else remedies.words(cause)] + (
+        [] if commands or silent else _no_command(cause, finding, facts, sure)
+    )
     return dict(
         _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, " ".join(words)),
         strength=strength,

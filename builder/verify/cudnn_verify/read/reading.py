@@ -131,8 +131,9 @@ class TextReading(object):
                 if "notebook" in self.places and path is not None:
                     self.written.append(("a notebook", "--notebook", path))
                 return
-            # half a notebook: its strings, without the escapes of JSON
-            self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
+            # half a notebook, or a record a line: the strings, without the escapes of JSON
+            if not _has_records(data):
+                self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
             for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
                 data = data.replace(old, new)
             self._lines(name, [data])
@@ -340,3 +341,12 @@ def read_text_given(text):
     reading = TextReading()
     reading.add("the text", io.BytesIO(text.encode("utf-8", "replace")))
     return reading
+
+
+def _has_records(data):
+    """Whether each of the first lines is a JSON document of its own, as in the log that Docker keeps."""
+    lines = data.splitlines()[:3]
+    try:
+        return len([json.loads(line.decode("utf-8")) for line in lines]) > 1
+    except ValueError:
+        return False

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 from doubles.engine import EngineDouble
 
 from builder.core.errors import MissingToolError
 from builder.image.engine import doctor
-from builder.image.engine.doctor import DoctorCheck, diagnose, gpu_checks
+from builder.image.engine.doctor import DoctorCheck, diagnose, gpu_checks, network
 from builder.image.engine.facts import Gpu, GpuFacts
+from builder.sources.net import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +81,41 @@ def test_a_toolkit_that_the_engine_does_not_know() -> None:
     toolkit = gpu_checks(GpuFacts(request=None, traces=("/dev/nvidia0",), toolkit="1.17.8"))[0]
     assert toolkit.outcome == "failed"
     assert "nvidia-ctk runtime configure" in str(toolkit.remedy)
+
+
+def test_the_hosts_of_a_build_are_those_of_the_settings_without_a_login(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, url in {
+        "UV_DEFAULT_INDEX": "https://me:secret@index.example/simple",
+        "RTBUILD_DEBIAN_MIRROR": "https://debian.example:8443/debian",
+        "RTBUILD_DEBIAN_SECURITY_MIRROR": "https://security.example/debian-security",
+        "UV_PYTHON_INSTALL_MIRROR": "https://python.example/builds",
+    }.items():
+        monkeypatch.setenv(name, url)
+
+    def down(_client: Client, _method: str, url: str, **_: object) -> requests.Response:
+        raise requests.ConnectionError(f"Connection refused: {url}")
+
+    monkeypatch.setattr(Client, "request", down)
+    found = {one.use: one for one in network({"docker.io": "mirror.example:5000/hub"})}
+    assert {one.hosts for one in found.values()} >= {
+        ("index.example",),
+        ("mirror.example:5000",),
+        ("debian.example:8443",),
+        ("python.example",),
+    }
+    assert all(one.problem for one in found.values())
+    assert "secret" not in str(found)
+
+    def redirected(_client: Client, _method: str, url: str, **_: object) -> requests.Response:
+        first, last = requests.Response(), requests.Response()
+        first.url, last.url = url, "https://files.example/x"
+        last.history, last.status_code, last.raw = [first], 200, io.BytesIO()
+        return last
+
+    monkeypatch.setattr(Client, "request", redirected)
+    found = {one.use: one for one in network({})}
+    assert found["rootfs: bases"].hosts == ("debian.example:8443", "files.example", "security.example")
+    assert found["rootfs: bases"].problem is None
+    assert found["bases from a registry"].problem  # an empty answer is no manifest

@@ -6,7 +6,17 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.gpus import card_of, class_of, known_class, maker_of, named_card, near_names
+from builder.plan.facts.tables.gpus import (
+    _known,
+    builds_of,
+    card_of,
+    class_of,
+    known_class,
+    maker_of,
+    named_card,
+    near_names,
+    to_type,
+)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +125,11 @@ def test_every_card_is_known_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "cards"),
     [
-        ("RTX 6000", "RTX6000 Turing (7.5), RTX6000-Ada (8.9), RTX-PRO-6000 (12.0)"),
-        ("8x rtx2000", "RTX2000-Ada (8.9), RTX-PRO-2000 (12.0)"),
-        ("Titan X", "GTX-TITAN-X (5.2), TITAN-X Pascal (6.1)"),
+        ("RTX 6000", "RTX6000-Turing (7.5), RTXA6000 (8.6), RTX6000-Ada (8.9), RTX-PRO-6000 (12.0)"),
+        ("8x rtx2000", "RTXA2000 (8.6), RTX2000-Ada (8.9), RTX-PRO-2000 (12.0)"),
+        ("Titan X", "GTX-TITAN-X (5.2), TITAN-X-Pascal (6.1)"),
         ("Titan", "TITAN-V (7.0), TITAN-RTX (7.5)"),
-        ("4000", "P4000 (6.1), RTX4000 Turing (7.5), RTXA4000 (8.6)"),
+        ("4000", "P4000 (6.1), RTX4000-Turing (7.5), RTXA4000 (8.6)"),
     ],
 )
 def test_a_name_of_several_cards_is_refused_with_their_names(text: str, cards: str) -> None:
@@ -147,14 +157,20 @@ def test_a_name_of_one_card_is_taken(text: str, name: str) -> None:
     assert named_card("--gpu", text) == name
 
 
-def test_each_name_that_a_refusal_lists_is_taken() -> None:
-    for text in ("RTX 5000", "6000", "Titan", "1000"):
-        with pytest.raises(UsageError) as raised:
-            named_card("--gpu", text)
-        listed = str(raised.value.hint).partition("they are ")[2]
-        for one in listed.split(", "):
-            name, _, capability = one.rstrip(")").rpartition(" (")
-            assert tables.load().gpus[named_card("--gpu", name).lower()].capability == capability
+def test_each_name_that_an_answer_offers_is_taken() -> None:
+    rows = tables.load().gpus
+    texts = {*_known().written, *(row.name for row in rows.values()), "RTX 5000", "6000", "RTX 4001"}
+    for text in texts:
+        try:
+            offered = {to_type(named_card("--gpu", text)): None}
+        except UsageError as refused:
+            listed = str(refused.hint).partition("they are ")[2]
+            pairs = (one.rstrip(")").rpartition(" (") for one in listed.split(", ") if listed)
+            offered = {name: capability for name, _, capability in pairs} or dict.fromkeys(near_names(text))
+            assert offered, text
+        for name, capability in offered.items():
+            found = rows[named_card("--gpu", name).lower()].capability
+            assert found == (capability or found), (text, name)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +204,9 @@ def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:
         ("M2 Pro", "Apple"),
         ("TPU v5e", "Google"),
         ("v2-8", "Google"),
+        ("rocm", "AMD"),
+        ("xpu", "Intel"),
+        ("mps", "Apple"),
         ("RTX 5099", None),
         ("Tesla M99", None),
         ("MX999", None),
@@ -196,6 +215,10 @@ def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:
 def test_a_card_of_another_maker(text: str, maker: str | None) -> None:
     assert card_of(text) is None
     assert maker_of(text) == maker
+    with pytest.raises(UsageError) as refused:
+        named_card("--gpu", text)
+    assert ("rtbuild serves NVIDIA's alone" in str(refused.value.hint)) is (maker is not None)
+    assert maker is None or builds_of(maker) in str(refused.value.hint)
 
 
 def test_no_card_of_nvidia_is_another_maker_s() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import yaml
 from builder.core import resources
 from builder.core.errors import MatrixError, UsageError
 from builder.plan.matrix import load
+from builder.plan.matrix.reader import CELL, ELSEWHERE
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "matrix"
 BAD = sorted(path.name for path in GOLDEN.glob("*.yaml"))
@@ -127,6 +129,21 @@ def test_places_count_yaml_s_own_line_breaks(load_text, newline):
 def test_a_byte_order_mark_counts_for_no_column(load_text):
     with pytest.raises(MatrixError, match=r"m\.yaml:1:1: error: unknown key 'versoin'"):
         load_text(b"\xef\xbb\xbfversoin: 1\naxes: {}\n")
+
+
+def test_what_is_no_key_is_told_where_it_belongs(load_text):
+    """All of them in one run; a hint names keys that there are."""
+    text = "version: 1\ndefaults: {cudnn: '8.9.7', driver: 470}\ninclude:\n  - {pip_packages: [numpy]}\n"
+    with pytest.raises(MatrixError) as caught:
+        load_text(text)
+    hints = {d.message.split("'")[1]: d.hint for d in caught.value.diagnostics if d.hint}
+    assert "'cuda' can name another" in hints["cudnn"]
+    assert "--driver 535" in hints["driver"]
+    assert "under 'pip'" in hints["pip_packages"]
+    for word, hint in ELSEWHERE.items():
+        assert word not in CELL
+        assert set(re.findall(r"'([a-z]+)'", hint)) <= CELL.keys()
+        assert "`rtbuild" in hint or "'" in hint
 
 
 def test_nothing_in_a_file_reaches_the_terminal_raw(load_text):

@@ -17,7 +17,7 @@ from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import solve
-from builder.plan.resolve.refusals import nothing
+from builder.plan.resolve.refusals import last_branches, nothing
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -38,6 +38,23 @@ def demanded(*texts: str, **options) -> Demand:
 
 def proposals(*texts: str, available=None, **options) -> list[Proposal]:
     return search(demanded(*texts, **options), available=available).possible
+
+
+def test_cards_that_no_release_serves_together_get_one_each_with_the_lines_to_type() -> None:
+    """The reasons speak of each card's builds; the last driver branch is told of an old one."""
+    cards = ("GTX1080-Ti", "RTX4090", "RTX5080")
+    demand = demanded("torch", gpus=cards, driver="580.95.05")
+    said = nothing(demand, search(demand), None)
+    assert said.reasons == (
+        "no build of torch for CUDA 12.8 or newer has code for GTX1080-Ti (6.1)",
+        "no build of torch for CUDA 12.6 or older has code for RTX5080 (12.0)",
+    )
+    assert [way["cards"] for way in said.instead] == [["GTX1080-Ti", "RTX4090"], ["RTX5080"]]
+    lines = said.message.splitlines()
+    assert "2 environments or images instead, by card:" in lines
+    assert sum(": `pip install torch==" in line for line in lines) == 2
+    assert "580 is the last driver branch for GTX1080-Ti (Pascal)" in lines[-1]
+    assert [*last_branches(("T4", "H100"))] == []
 
 
 @pytest.mark.parametrize(

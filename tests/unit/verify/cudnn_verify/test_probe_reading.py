@@ -482,3 +482,62 @@ def test_a_board_that_lists_its_gpu_has_its_driver():
     document = ask(text)
     assert [row["cause"] for row in document["causes"]] == ["framework-cpu-build"]
     assert ask(text.replace("GPU 0: Orin (nvgpu)", ""))["equal"]
+
+
+def test_a_log_with_a_record_of_json_a_line_is_no_broken_document():
+    line = json.dumps(
+        {"log": "CUDA error: no kernel image is available for execution on the device", "time": 1}
+    )
+    assert ask(f"{line}\n{line}\n{line}\n")["read"]["notes"] == []
+    assert "ends early" in ask(f"{line[:-1]}\n")["read"]["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "\u9a71\u52a8 580.95.05",
+        "\u9a71\u52a8\u7248\u672c\uff1a580.95.05",
+        "Treiber 580.95.05",
+        "\u0414\u0440\u0430\u0439\u0432\u0435\u0440 580.95.05",
+    ],
+)
+def test_a_driver_is_read_in_the_words_of_other_languages(words):
+    assert ask(f"{words}\nCUDA error: no kernel image is available\n")["read"]["driver"] == "580.95.05"
+
+
+def test_one_card_in_two_phrases_is_one():
+    told = "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible\n"
+    told += "If you want to use the NVIDIA GeForce RTX 5090 GPU with PyTorch\n"
+    assert ask(told)["read"]["cards"] == ["NVIDIA GeForce RTX 5090"]
+    assert ask("NVIDIA GeForce RTX 4090 Laptop GPU, 580.95.05\n")["read"]["cards"] == [
+        "NVIDIA GeForce RTX 4090 Laptop GPU"
+    ]
+
+
+def test_what_asks_for_two_frameworks_or_sets_a_path_has_no_image_of_one_beside_it():
+    """The words say the same as the commands."""
+    two = (
+        "Outdated cuDNN installation found.\nVersion JAX was built against: 9100\nMinimum supported: 9100\n"
+        "Installed version: 8904\njax==0.4.31\njaxlib==0.4.31\nnvidia-cudnn-cu12==8.9.4.25\n"
+        "tensorflow==2.15.1\n"
+    )
+    (cause,) = ask(two)["causes"]
+    assert [one["text"].split()[1] for one in cause["commands"] if one["where"] == "rtbuild"] == ["resolve"]
+    assert "do not go together in one environment" in cause["remedy"]
+    path = (
+        "LD_LIBRARY_PATH: /usr/local/cuda-12.1/lib64:\nImportError: /v/site-packages/torch/lib/../../nvidia/"
+        "cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version "
+        "libnvJitLink.so.12\ntorch 2.5.1\n"
+    )
+    assert [one["text"] for one in ask(path)["causes"][0]["commands"]] == ["unset LD_LIBRARY_PATH"]
+
+
+def test_a_service_of_compose_gets_its_own_form_of_a_flag():
+    told = "requirement error: unsatisfied condition: cuda>=12.8, please update your driver\n"
+    told += "Driver Version: 550.144.03\n"
+    plain = [one["note"] or "" for one in ask(told)["causes"][0]["commands"]]
+    assert not any("in Compose" in note for note in plain)
+    notes = [one["note"] or "" for one in ask("$ docker compose up\n" + told)["causes"][0]["commands"]]
+    assert any(
+        "in Compose, in the service: environment: [NVIDIA_DISABLE_REQUIRE=1]" in note for note in notes
+    )
