@@ -22,6 +22,8 @@ _BEGIN = re.compile(
     r"|[A-Z]{1,3}\d{1,4}[A-Za-z]{0,3}(?!\w|\.\w)|[A-Z][a-z]+(?= \(nvgpu\)))"
 )
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[ _(-]{1,2}[A-Za-z0-9]+){0,7}")
+_NAME_WORDS = frozenset(("laptop", "mobile", "super", "ti", "with"))
+"""Words of a name that people write in small letters."""
 _AFTER = re.compile(
     r"[ (]+(?:with(?! max)|has|have|is|are|was|and|or|on|in|at|by|to|of|for|from|but|which|that|as|using|"
     r"needs|shows|gives|says|prints|not|sm_?\d+|via|under|after|before|since|when|while|skipped|detected|fails|failed|compute)\b.*",
@@ -124,7 +126,19 @@ def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
         if not rest and re.match(r" ?(?:\.\.\.|…)", after) and not _alike(name, known):
             continue
         end = begin.start() + len(written)
-        yield re.sub(r"(?<![Ll]aptop) GPUs?$", "", written.partition("(")[0].rstrip()), name
+        told = re.sub(r"(?<![Ll]aptop) GPUs?$", "", written.partition("(")[0].rstrip())
+        yield _without_words(told, name, known), name
+
+
+def _without_words(written: str, name: str, known: KnownCards) -> str:
+    """A name as written without the words of a sentence behind it, which begin with one in small letters."""
+    words = written.split(" ")
+    for count, word in enumerate(words):
+        kept = not word.isalpha() or not word.islower() or word in known.generations or word in _NAME_WORDS
+        shorter = " ".join(words[:count])
+        if not kept and first_card(words_of(shorter), known)[0] == name:
+            return shorter
+    return written
 
 
 def _alike(begin: str, known: KnownCards) -> bool:

@@ -1368,6 +1368,25 @@ PACKAGE_FACTS = {
     "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),
     "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,
+    "asked-minor": lambda r: dotted(numbers(r.detail.get("asked"))[:2]) or None,
+    "asker-before": lambda r: (
+        "%s<%s" % (canonical(r.detail["asker"]), r.detail["release"]) if r.detail.get("asker") else None
+    ),
+    "conda-part": lambda r: r.detail.get("part"),
+    "conda-release": lambda r: r.detail.get("conda"),
+    "uuid": lambda r: r.detail.get("uuid"),
+    "bad-driver-branch": lambda r: read_patterns()["drivers-known-bad"].get(r.here.driver or ""),
+    "uvx-told": lambda r: getattr(r.here, "uvx_told", False),
+    "capability-digits": lambda r: r.detail.get("have"),
+    "fla-bad": lambda r: getattr(r.here, "fla_bad", False),
+    "entrypoint-off": lambda r: getattr(r.here, "entrypoint_off", False),
+    "lmcache-told": lambda r: getattr(r.here, "lmcache_told", False),
+    "tei-tag": lambda r: (
+        read_patterns()["tei-tags"].get(str(r.detail.get("have"))) if r.detail.get("have") != "80" else None
+    ),
+    "variant-toolkit": lambda r: next(
+        ("%s-%s" % (name[2:4], name[4:]) for name in getattr(r.here, "variants", ())), None
+    ),
     "branch-told": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
     "python-of-uv": _python_of_uv,

@@ -9,7 +9,7 @@ import re
 from ..common.framework_builds import card_within
 from ..common.package_facts import KERNEL_PACKAGES, python_apart, releases_with_name
 from ..common.remedies import Remedies
-from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
+from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.versions import dotted, numbers, two_that_exclude
 from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED
@@ -401,28 +401,46 @@ def _abi_apart(facts, detail):
     return told % ("new" if own else "old", facts.packages["torch"], name)
 
 
+def _of_flag(row):
+    name, _, sentence = row.partition(": ")
+    return lambda facts, _: getattr(facts, name) and sentence
+
+
 CONDITIONS = {
     **FACT_FAULTS,
+    **{name: _of_flag(row) for name, row in read_patterns()["of-flags"].items()},
     "newer-torch-asked": _newer_torch_asked,
     "no-library-refused": lambda facts, _: (
         not facts.jax_library_refused and "no library of its plug-in for CUDA is told to be at fault"
     ),
     "abi-apart": _abi_apart,
-    "board-listed": lambda facts, _: (
-        facts.board_listed
-        and "the board's driver is there, as it lists its GPU: the PyTorch that pip finds has no code for it"
-    ),
     "asks-itself": _asks_itself,
     "asks-not-itself": lambda facts, detail: (
         not _asks_itself(facts, detail) and "no file of that package asks for it"
     ),
     "asks-other": _asks_other,
     "driver-below-build": _driver_below_build,
+    "unified-memory": lambda facts, _: (
+        ("jetson" in facts.places or {(12, 1), (11, 0)} & set(map(numbers, facts.capabilities)))
+        and "the card shares its memory with the processor"
+    ),
+    "cuda-part-absent": lambda _, detail: (
+        re.search(r"lib(?:c10|torch)_cuda\.so", detail["matched"])
+        and "every build of PyTorch with CUDA has this library, and the one for the CPU has not"
+    ),
+    "jax-before-card": lambda facts, _: (
+        numbers(facts.capability) >= (10, 0)
+        and () < numbers(facts.packages.get("jaxlib")) < (0, 5)
+        and "jaxlib %s is older than the card" % facts.packages["jaxlib"]
+    ),
+    "provider-listed": lambda facts, _: (
+        (facts.accelerator_listed or facts.no_deps)
+        and "its part for CUDA is compiled in: what it needs of CUDA and cuDNN is not here"
+    ),
     "library-of-any-cuda": lambda _, detail: (
         _OF_ANY_CUDA.search(detail["matched"])
         and "CUDA 12 and 13 both have this library: none of any is where the loader looks"
     ),
-    "ptx-refused": lambda facts, _: facts.ptx_refused and "its PTX was refused, too",
     "dev-package-told": lambda facts, _: (
         facts.no_dev_package
         and facts.kernels_at_run
@@ -435,13 +453,6 @@ CONDITIONS = {
         and numbers(facts.nvcc) >= (13,)
         and "nvcc %s makes no code before compute_75" % facts.nvcc
     ),
-    "smi-in-container": lambda facts, _: (
-        facts.smi_in_container
-        and "nvidia-smi, which needs no /dev/nvidia-uvm, works in the container where CUDA does not"
-    ),
-    "cuda-part-ran": lambda facts, _: facts.ggml_cuda_ran and "its part for CUDA ran and looked for a card",
-    "driver-answered": lambda facts, _: facts.driver_answered and "the driver is there and gave an error",
-    "no-deps": lambda facts, _: facts.no_deps and "PyTorch was installed without what it depends on",
     "no-toolkit-told": lambda facts, _: (
         facts.no_toolkit_told
         and (
@@ -462,9 +473,6 @@ CONDITIONS = {
         (facts.container_told or "container" in facts.places) and "the text is about a container"
     ),
     "card-told": lambda facts, _: facts.cards and "%s is the card" % facts.cards[0],
-    "cuda-told": lambda facts, _: facts.cuda_told and "the text is about CUDA",
-    "gpu-named": lambda facts, _: facts.gpu_named and "the text is about a card",
-    "own-build": lambda facts, _: facts.own_build and "the package is compiled here",
     "in-build-of-cuda": lambda facts, _: (
         (facts.building or facts.own_build or facts.compiling) and "code of CUDA is compiled"
     ),
@@ -478,8 +486,6 @@ CONDITIONS = {
         and divmod(int(detail["arch"]), 10) != numbers(facts.capability)[:2]
         and _card(facts, "this build is not for")
     ),
-    "in-nvrtc": lambda facts, _: facts.nvrtc and "kernels are compiled as the program runs",
-    "no-npp": lambda facts, _: facts.no_npp and "NPP, which TorchCodec's build with CUDA needs, is not found",
     "same-cuda-told": lambda facts, _: (
         len(facts.cuda_majors) == 1
         and "+cu" in (facts.packages.get("torch") or "")
@@ -492,7 +498,6 @@ CONDITIONS = {
     "driver-new": _driver_new,
     "driver-past-build": _driver_past_build,
     "architectures-of-nvcc": _architectures_of_nvcc,
-    "headers-of-torch": lambda facts, _: facts.torch_headers and "headers of PyTorch are compiled",
     "fails-or-builds": lambda facts, _: (
         (facts.fails or facts.building or facts.own_build or facts.compiling or facts.torch_headers)
         and "a package is compiled for PyTorch"
@@ -506,8 +511,6 @@ CONDITIONS = {
         and () < numbers(facts.driver) < driver_floor(13)
         and "driver %s is older than the CUDA 13 of today's builds asks for" % facts.driver
     ),
-    "slept": lambda facts, _: facts.slept and "the machine slept",
-    "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
     "not-nvidia": lambda facts, _: (
         not (facts.driver or facts.cards) and "no card and no driver of NVIDIA's is in this text"
@@ -530,8 +533,6 @@ CONDITIONS = {
         and not facts.kernels_at_run
         and "a package is compiled here, and not as it runs"
     ),
-    "package-build": lambda facts, _: facts.package_build and "pip was compiling a package",
-    "in-build": lambda facts, _: facts.building and "a package is compiled here",
     "package-asked": lambda _, detail: (
         not _VARIABLE.match(detail.get("plain") or detail.get("absent") or "")
         and "the message names a package"
@@ -545,7 +546,6 @@ CONDITIONS = {
         numbers(facts.capability)[:1] == (12,) and _card(facts, "many builds do not serve yet")
     ),
     "cuda-13-here": lambda facts, _: 13 in facts.cuda_named and "the text is about CUDA 13",
-    "torch-computes": lambda facts, _: facts.torch_computes and "PyTorch computes on the card",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
     "tensorflow's-xla": lambda facts, _: (
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}
@@ -562,25 +562,18 @@ CONDITIONS = {
     "two-cuda-named": lambda facts, _: (
         len(facts.cuda_named) == 2 and "the text is about CUDA %d and %d" % tuple(sorted(facts.cuda_named))
     ),
-    "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
     "numbered-here": lambda facts, detail: (
         (detail["library"] or "").endswith(".so")
         and any(stem == detail["library"] for stem, _ in facts.libraries)
         and "it is there under its name with a number alone"
     ),
-    "in-kubernetes": lambda facts, _: facts.kubernetes and "it ran in a pod of Kubernetes",
     "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
-    "in-macos": lambda facts, _: facts.python_org and "it ran on a Mac, whose system has no FFmpeg",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
-    "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
     "wheel-of-other-torch": _wheel_of_other_torch,
     "pin-above-floor": _pin_above_floor,
     "asked-build": lambda facts, _: (
         facts.asked_build and "%s is compiled where pip has no PyTorch" % facts.asked_build
-    ),
-    "legacy-card": lambda facts, _: (
-        facts.legacy_card and "the driver's own log says that it no longer serves the card"
     ),
     "loaded-by-torch": lambda facts, detail: (
         facts.loaded_by_torch
@@ -598,8 +591,6 @@ CONDITIONS = {
     "memory-own": _memory_own,
     "python-apart": lambda facts, detail: python_apart(Remedies(facts, detail)),
     "cublas-of-2.10": _cublas_of_2_10,
-    "gpus-not-given": lambda facts, _: facts.gpus_not_given and "the container was started without the cards",
-    "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
     "other-library-absent": lambda facts, detail: (
         facts.absent_library
         and detail.get("stem") not in facts.absent_library.lower()
@@ -613,16 +604,12 @@ CONDITIONS = {
         and "libcudart" in detail["matched"]
         and "a package that is compiled for PyTorch asks for it: PyTorch brings the runtime of its own CUDA"
     ),
-    "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
-    "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",
     "no-memory-errno": _mapping("Cannot allocate memory"),
     "no-permission-errno": _mapping("Operation not permitted"),
     "noexec": lambda facts, _: facts.noexec and "%s is mounted noexec" % facts.noexec,
-    "address-limit": lambda facts, _: facts.address_limit and "the address space is limited",
     "torch-of-8": _torch_of_8,
     "onnxruntime-of-9": _onnxruntime_of_9,
     "attention-by-cudnn": _attention_by_cudnn,
-    "cpu-build": lambda facts, _: facts.cpu_build and "a build for the CPU is installed",
     "library-path": lambda facts, _: (
         facts.library_path and "LD_LIBRARY_PATH leads to %s" % facts.library_path
     ),
@@ -643,9 +630,6 @@ CONDITIONS = {
     "toolkit-other": _toolkit_other,
     "cuda-named-other": _cuda_named_other,
     "cuda-of-library": _cuda_of_library,
-    "ort-load-failed": lambda facts, _: facts.ort_load_failed and "its CUDA part is here and did not load",
-    "no-ffmpeg": lambda facts, _: facts.no_ffmpeg and "no library of FFmpeg is found",
-    "kernels-at-run": lambda facts, _: facts.kernels_at_run and "the package compiles its kernels as it runs",
     "card-unserved": lambda facts, _: _card_of_build(facts, False),
     "card-served": lambda facts, _: _card_of_build(facts, True),
     "card-with-type": lambda facts, detail: _card_of_type(facts, detail, True),

@@ -14,6 +14,7 @@ from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
 from ..common.versions import cudnn_tuple, dotted
 from .conditions import CONDITIONS, card_age
+from .fact_faults import whole_way
 from .reading import redact
 from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
 from .text_facts import TextFacts, printed_by, text_words
@@ -155,6 +156,8 @@ def diagnose(reading):
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
+    if causes and not report:
+        _take_all_facts(causes[0], facts)
     _name_once(causes)
     kinds = {finding.signature.kind: finding for finding in reversed(findings)}
     elsewhere = kinds.get("elsewhere") if not report else None
@@ -347,6 +350,34 @@ def _ranked(findings, facts):
     kept = sorted(found, key=lambda cause: found[cause][:2])
     rows = enumerate(_row(cause, found[cause][2], facts) for cause in kept)
     return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]
+
+
+_TOGETHER = (
+    ("driver-before-card", "driver-card-unsupported"),
+    ("driver-without-card", "driver-card-unsupported"),
+    ("driver-below-build", "driver-too-old"),
+    ("build-without-card", "framework-arch-missing"),
+    ("pair-unpublished", "build-not-published"),
+    ("python-apart-here", "build-not-published"),
+    ("companions-apart", "extension-mismatch"),
+    ("triton-apart", "package-pin-mismatch"),
+    ("jax-apart", "package-pin-mismatch"),
+    ("cudnn-below-build", "cudnn-too-old"),
+)
+"""(condition, cause) of the contradictions between facts of a text, in the order in which they are mended."""
+
+
+def _take_all_facts(row, facts):
+    """Where several facts of a text contradict each other, all of that for its first cause, and one way that
+    satisfies them at once: what mends one contradiction alone may keep another.
+    """
+    told = [(CONDITIONS[name](facts, {}), cause) for name, cause in _TOGETHER]
+    told = [(sentence, cause) for sentence, cause in told if sentence]
+    if len(told) > 1 and row["cause"] in [cause for _, cause in told]:
+        sentences = [sentence for sentence, _ in told]
+        row["because"] = sentences + [reason for reason in row["because"] if reason not in sentences]
+        if not {"vllm", "lmdeploy"} & set(facts.packages):  # these bring the one PyTorch that they pin
+            row["commands"] = [c._asdict() for c in whole_way(facts, [cause for _, cause in told])]
 
 
 def _name_once(causes):

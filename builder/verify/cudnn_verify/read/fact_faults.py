@@ -6,7 +6,10 @@ nothing. What decides are the tables that travel with the probe.
 """
 
 import re
+from copy import copy
+from shlex import quote
 
+from ..common.command_forms import Command
 from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
@@ -33,8 +36,9 @@ def companions_apart_here(facts, detail):
     release, _, variant = (facts.packages.get("torch") or "").partition("+")
     if facts.cpu_told or facts.resolving:  # nothing is installed yet
         return None
-    for name in all_apart(Remedies(facts, detail)):
-        return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
+    apart = ["%s %s" % (name, facts.packages[name]) for name in all_apart(Remedies(facts, detail))]
+    if apart:
+        return "%s %s not for PyTorch %s" % (" and ".join(apart), "are" if apart[1:] else "is", release)
     for name in ("torchvision", "torchaudio"):
         other = (facts.packages.get(name) or "").partition("+")[2]
         if variant and other and other != variant and "cpu" not in (other, variant):
@@ -82,8 +86,11 @@ def build_without_card(facts, _):
     if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
         return None
     build = "%s %s" % (name, version) if rows else "CUDA " + dotted(told)
-    card = facts.cards[0] if facts.cards else "the card"
-    return "%s has compute capability %s, which %s has no code for" % (card, facts.capability, build)
+    return "%s has compute capability %s, which %s has no code for" % (
+        card_told(facts),
+        facts.capability,
+        build,
+    )
 
 
 def nvcc_of_other_major(facts, detail):
@@ -118,11 +125,51 @@ def driver_without_card(facts, _):
     cards = [numbers(capability) for capability in facts.capabilities]
     old = cards and all((5, 0) <= card < (7, 5) for card in cards)
     new = numbers(facts.driver) >= (590,) and "windows" not in facts.places
-    return (
-        old
-        and new
-        and "driver %s no longer serves %s" % (facts.driver, facts.cards[0] if facts.cards else "it")
-    )
+    return old and new and "driver %s no longer serves %s" % (facts.driver, card_told(facts))
+
+
+def driver_before_card(facts, _):
+    """The driver's branch is older than all cards of the text: each is served from the branch on that came
+    with the first CUDA for it, https://docs.nvidia.com/datacenter/tesla/drivers/supported-drivers-and-cuda-toolkit-versions.html
+    """
+    firsts = [first_branch(numbers(capability)[:2]) for capability in facts.capabilities]
+    branch = numbers(facts.driver)[:1]
+    if not branch or branch[0] < 100 or not firsts or None in firsts or branch[0] >= min(firsts):
+        return None
+    here = (facts.driver, card_told(facts), min(firsts))
+    return "driver %s is older than %s, which is served from branch %d on" % here
+
+
+def first_branch(card):
+    """The first branch of drivers that serves a compute capability (numbers); None if it is not known."""
+    rows = read_patterns()["first-branch"].items()
+    return next((int(branch) for floor, branch in rows if card >= numbers(floor)), None)
+
+
+def card_told(facts):
+    """The first card of a text by its name; of a series or a bare number "the card"."""
+    name = facts.cards[0] if facts.cards else "a card"
+    return "the card" if name.startswith("a card") else name
+
+
+def driver_known_bad(facts, _):
+    """A release of the driver on record for crashes, in a text about one, beside a card that it serves."""
+    good = read_patterns()["drivers-known-bad"].get(facts.driver or "")
+    if not good or not facts.crash_told or driver_without_card(facts, _):
+        return None
+    return "driver %s is known for crashes and hangs that branch %s does not have" % (facts.driver, good)
+
+
+def list_with_card(facts, _):
+    """The list of ``torch.cuda.get_arch_list()`` in a text has code that its cards run, by their major
+    version: a program that looks for the very name of the card finds none, and PyTorch works.
+    """
+    exact = {numbers(capability)[:2] for capability in facts.capabilities} & facts.arch_list
+    if not facts.arch_list or exact or not Remedies(facts, {}).torch_has_code():
+        return None
+    card = numbers(facts.capability)[:2]
+    served = max(code for code in facts.arch_list if code[0] == card[0] and code <= card)
+    return "code for sm_%d%d, which is on the list, runs on compute capability %d.%d" % (served + card)
 
 
 def driver_of_two_versions(facts, _):
@@ -324,7 +371,7 @@ def list_without_card(facts, _):
     served = any(_runs(code, card) for code in listed for card in cards)
     if not listed or not cards or not facts.left_out or served:
         return None
-    card = facts.cards[0] if facts.cards else "the card"
+    card = card_told(facts)
     told = ", ".join("%d.%d" % code for code in sorted(listed))
     return "%s has compute capability %s, and the list is %s" % (card, facts.capability, told)
 
@@ -340,8 +387,7 @@ def card_before_image(facts, _):
     cards = [numbers(capability) for capability in facts.capabilities]
     if 13 not in facts.image_majors or not cards or not all((3, 0) <= card < (7, 5) for card in cards):
         return None
-    card = facts.cards[0] if facts.cards else "the card"
-    return "%s has compute capability %s, and the image is of CUDA 13" % (card, facts.capability)
+    return "%s has compute capability %s, and the image is of CUDA 13" % (card_told(facts), facts.capability)
 
 
 def nvcc_known_bad(facts, _):
@@ -373,7 +419,7 @@ def card_apart(facts, detail):
     if facts.arch_list or not cards or "jetson" in facts.places or any(card < (3, 7) for card in cards):
         return None
     variants, majors = sorted(facts.variants), facts.cudas_built
-    card = "%s has compute capability %s" % (facts.cards[0] if facts.cards else "the card", facts.capability)
+    card = "%s has compute capability %s" % (card_told(facts), facts.capability)
     if len(variants) == 1 and "torch" not in facts.packages:
         rows = [r for r in Releases().builds("torch", None) if r["variant"] == variants[0] and r["archs"]]
         if rows and not any(serves(row, one) for row in rows for one in cards):
@@ -450,6 +496,44 @@ def tensorflow_before_colab(facts, _):
     return told % (version, row["cuda"], row["python"][1]) if row else None
 
 
+def whole_way(facts, causes):
+    """[:class:`Command`]: one way that satisfies all facts of a text at once, where several of them
+    contradict each other by these causes: a driver for the card, then a PyTorch with its companions for card,
+    driver and Python. What the tables do not know is asked of ``rtbuild resolve``.
+    """
+    machine, commands, card = copy(facts), [], numbers(facts.capability)[:2]
+    if "driver-card-unsupported" in causes:
+        young = (first_branch(card) or 0) > 470 and numbers(facts.driver) < (590,)
+        remedies = Remedies(facts, {"requirement": NEWER_BRANCH if young else None})
+        commands = remedies.commands("driver-card-unsupported")
+        machine.driver, machine.driver_cuda = dotted(driver_floor(13)), None
+        if not young and card < (5, 0):
+            machine.driver = "470.42.01"
+    names = [name for name in ("torchvision", "torchaudio") if name in facts.packages]
+    names += [name for name in all_apart(Remedies(facts, {})) if name not in names]
+    remedies = Remedies(machine, {}, ("torch",))
+    release, _, variant = (facts.packages.get("torch") or "").partition("+")
+    stays = not set(causes) & {"driver-too-old", "framework-arch-missing", "build-not-published"}
+    row = None if stays or not release else remedies.nearest_torch()
+    if row:
+        index = row["variant"] or "cu" + "".join(map(str, numbers(row["cuda"])[:2]))
+        own = row in remedies.releases.builds("torch", release)
+        release, variant = release if own else row["latest"], index
+    told = [name for name in told_names() if name in facts.packages]
+    if told == ["torch"] and (row or stays) and "jetson" not in facts.places:
+        words = remedies.torch_and(names, release, variant)
+        text = "pip install --force-reinstall " + " ".join(map(remedies.quoted, words))
+        note = "one set that fits what the text says of card, driver, Python and packages"
+        return commands + [Command("pip", text, note)]
+    card = facts.capability if card_told(facts) == "the card" else card_told(facts)
+    text = "rtbuild resolve %s" % " ".join(told or ["torch"])
+    text += " --gpu %s" % quote(card) if card else ""
+    text += " --driver %s" % machine.driver if numbers(machine.driver) else ""
+    return commands + [Command("rtbuild", text, "asks for releases that fit all of these facts at once")]
+
+
+NEWER_BRANCH = "a branch that knows the card"
+"""What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
     "card-apart": card_apart,
     "driver-apart": driver_apart,
@@ -470,6 +554,9 @@ FACT_FAULTS = {
     "nvcc-of-other-major": nvcc_of_other_major,
     "gcc-above-nvcc": gcc_above_nvcc,
     "driver-without-card": driver_without_card,
+    "driver-before-card": driver_before_card,
+    "driver-known-bad": driver_known_bad,
+    "list-with-card": list_with_card,
     "driver-of-two-versions": driver_of_two_versions,
     "jetson-without-code": jetson_without_code,
     "onnxruntime-of-other-cuda": onnxruntime_of_other_cuda,

@@ -79,7 +79,7 @@ def printed_by(text):
 
 def _branch_told(text):
     """A driver's branch, where any release of it is above or below what a CUDA asks for."""
-    branch = _groups("driver_branch", text).get("plain")
+    branch = next(iter(_groups("driver_branch", text).values()), None)
     floors = {floor.partition(".")[0] for floor, _, _ in read_facts()["cuda"].values() if floor}
     return None if branch in floors else branch
 
@@ -217,7 +217,8 @@ class TextFacts(object):
             cards.setdefault(written, known.capabilities[name])
         if not cards:
             bare = re.sub(r"\s", "", _groups("card_number", text).get("name", "").lower())
-            names = [name for name in ("rtx" + bare, "gtx" + bare) if name in known.capabilities]
+            names = [series + bare for series in ("rtx", "gtx", "gt", "")]
+            names = [name for name in names if name in known.capabilities]
             cards.update((name.upper(), known.capabilities[name]) for name in names[:1])
         if not cards:
             cards.update(
@@ -230,10 +231,10 @@ class TextFacts(object):
         self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _groups("capability", text).get("cc")
         if not digits and not cards:
-            digits = _groups("card_without", text).get("digits")
+            digits = next(iter(_groups("card_without", text).values()), None)
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
-        listed = " ".join(found["list"] for found in _find_all("arch_list", text))
+        listed = " ".join(value for found in _find_all("arch_list", text) for value in found.values())
         self.arch_list = {divmod(int(digits), 10) for digits in re.findall(r"sm_(\d{2,3})", listed)}
         """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
         listed = " ".join(value for found in _find_all("compiled_for", text) for value in found.values())

@@ -2076,3 +2076,107 @@ def test_a_line_that_is_logged_twice_has_the_causes_of_one():
         if [one["cause"] for one in once["causes"]] != [one["cause"] for one in twice["causes"]]:
             different.append(row.id)
     assert different == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "first", "last"),
+    [
+        (
+            "torch==2.6.0 torchvision==0.20.0 xformers==0.0.28, RTX 5090, Driver Version: 550.54",
+            ("older than RTX 5090", "no code for", "torchvision 0.20.0 and xformers 0.0.28"),
+            "nvidia-driver-580-open",
+            (
+                "pip install --force-reinstall torch==2.7.1 torchvision==0.22.1 xformers==0.0.31.post1 "
+                "--index-url https://download.pytorch.org/whl/cu128"
+            ),
+        ),
+        (
+            "GTX 1080 Ti does not work, driver 595.71.05, torch 2.9.0+cu130",
+            ("no longer serves GTX 1080 Ti", "no code for"),
+            "nvidia-driver-580",
+            "pip install --force-reinstall torch==2.9.0 --index-url https://download.pytorch.org/whl/cu126",
+        ),
+        (
+            "RTX 3090, driver 470.199, torch 2.7.0 and torchvision 0.21.0, Python 3.8: import fails",
+            ("CUDA 12 needs", "Python 3.8", "torchvision 0.21.0 is not"),
+            "torch==2.4.1",
+            (
+                "pip install --force-reinstall torch==2.4.1 torchvision==0.19.1 "
+                "--index-url https://download.pytorch.org/whl/cu118"
+            ),
+        ),
+        (
+            "RTX 4090, driver 535.183.01, jax 0.7.2, jaxlib 0.6.0, torch 2.9.0+cu130",
+            ("CUDA 13 needs", "jaxlib 0.6.0"),
+            "rtbuild resolve",
+            "rtbuild resolve torch jax --gpu 'RTX 4090' --driver 535.183.01",
+        ),
+    ],
+)
+def test_all_facts_that_contradict_each_other_are_told_and_one_way_satisfies_them(text, told, first, last):
+    row = diagnose_score.answer(text)["causes"][0]
+    for words, sentence in zip(told, row["because"], strict=False):
+        assert words in sentence
+    assert first in row["commands"][0]["text"]
+    assert row["commands"][-1]["text"] == last
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("As of Fedora 44 / Nvidia ~590 my 940MX is dead", "driver", "590"),
+        ("since R595 drivers came to the repository", "driver", "595"),
+        ("the 590xx drivers are installed", "driver", "590"),
+        ("a wheel of cu130 on a CC 6.1 card", "capability", "6.1"),
+        ("the sm_103 hardware of the cluster", "capability", "10.3"),
+        ("Failed on SM107 hardware", "capability", "10.7"),
+        ("GTX 1080 Ti does not work", "cards", ["GTX 1080 Ti"]),
+        ("the H100 runner fails", "cards", ["H100"]),
+        ("nan on an A100 torch 2.8", "cards", ["A100"]),
+        ("host driver must be >= 570 (CUDA 12.8)", "driver_cuda", None),
+    ],
+)
+def test_facts_in_the_words_of_people_are_read(text, key, value):
+    assert diagnose_score.answer(text)["read"][key] == value
+
+
+def test_a_check_for_the_very_name_of_a_card_is_the_programs_own_fault():
+    served = "RTX 4060 (sm_89) is not supported by this PyTorch build. Supported architectures: sm_80, sm_86"
+    assert diagnose_score.answer(served)["program"]
+    assert not diagnose_score.answer(served)["causes"]
+    left_out = served.replace("sm_80, sm_86", "sm_90, sm_100")
+    assert diagnose_score.answer(left_out)["cause"] == "framework-arch-missing"
+
+
+_CODES = {
+    "driver-error": "CUDA_ERROR_CONTAINED cudaErrorNvlinkUncorrectable cudaErrorExternalDevice "
+    "CUDA_ERROR_TIMEOUT CUDA_ERROR_DEVICE_NOT_LICENSED cudaErrorStartupFailure "
+    "NVML_ERROR_GPU_IS_LOST NVML_ERROR_IRQ_ISSUE",
+    "device-busy": "cudaErrorDevicesUnavailable CUDA_ERROR_DEVICE_UNAVAILABLE NVML_ERROR_IN_USE",
+    "driver-stub": "cudaErrorStubLibrary CUDA_ERROR_STUB_LIBRARY",
+    "driver-library-mismatch": "cudaErrorSystemDriverMismatch NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+    "driver-missing": "NVML_ERROR_DRIVER_NOT_LOADED",
+    "device-access-denied": "NVML_ERROR_NO_PERMISSION",
+    "variable-breaks-framework": "CUDA_ERROR_JIT_COMPILATION_DISABLED",
+    None: "cudaErrorInvalidPitchValue CUDA_ERROR_NOT_MAPPED CUDA_ERROR_STREAM_CAPTURE_MERGE "
+    "cudaErrorNotReady NVML_ERROR_NOT_SUPPORTED CUFFT_INVALID_SIZE NVRTC_ERROR_INVALID_INPUT "
+    "CUDNN_STATUS_RUNTIME_IN_PROGRESS",
+}
+
+
+@pytest.mark.parametrize("cause", _CODES)
+def test_each_code_has_an_answer(cause):
+    for code in _CODES[cause].split():
+        document = diagnose_score.answer(f"RuntimeError: {code}")
+        assert document["cause"] == cause, code
+        assert cause or "nothing in" in document["look"]["decides"].lower(), code
+
+
+def test_each_number_of_the_kernels_log_and_of_cuda_has_an_answer():
+    numbers = [*range(1, 173)]
+    texts = [f"NVRM: Xid (PCI:0000:01:00): {number}, pid=1234, name=python" for number in numbers]
+    texts += [f"CUDA error {number}" for number in (4, 28, 49, 102, 216, 223, 401, 720, 811, 909, 999)]
+    for text in texts:
+        document = diagnose_score.answer(text)
+        silent = not document["look"] or "no signature fits" in document["look"]["decides"]
+        assert document["causes"] or document["program"] or not silent, text
