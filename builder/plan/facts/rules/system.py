@@ -99,13 +99,13 @@ def _why(framework: CellFramework, stack: Stack) -> str:
         fits = newest_beside(stack, framework)
         way = f"; {fits} is the newest on record for this Python and CUDA" if fits else ""
         return f"{framework.requirement} does not name one version{way}"
-    if at_least(version, table.newest):
-        end = f"which end at {table.newest}, and its wheel was not read"
-        return f"{framework.label} is newer than the tables, {end}"
     others = sorted({row.variant for row in table.rows if contains(row.versions, version.split("+", 1)[0])})
     if others and framework.variant:
         there = ", ".join(others)
         return f"{framework.label}: no {framework.variant} build is on record; there are {there}"
+    if at_least(version, table.newest):
+        end = f"which end at {table.newest}, and its wheel was not read"
+        return f"{framework.label} is newer than the tables, {end}"
     covered = {row.version for row in table.rows}
     near = min(covered, key=lambda other: (key(other) < key(version), key(other)))
     end = f"and its wheel was not read; the next release on record is {near}"
