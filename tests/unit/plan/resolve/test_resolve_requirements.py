@@ -583,3 +583,21 @@ def test_a_folder_in_the_place_of_a_package_names_the_file_of_it_that_is_read(tm
         from_arguments([text])
     assert f"`rtbuild resolve -r {text}` reads the files of its project" in found.value.hint
     assert [one.name for one in from_arguments(["torch"]).wishes] == ["torch"]
+
+
+def test_a_file_that_another_names_and_is_not_there_is_told_with_its_line_and_the_rest_is_read(
+    tmp_path,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.9.1\n-r extra/other.txt\nnumpy\n")
+    found = from_file(tmp_path / "requirements.txt")
+    assert [str(wish) for wish in found.wishes] == ["torch==2.9.1", "numpy"]
+    (note,) = found.notes
+    assert f"{tmp_path}/requirements.txt:2: -r extra/other.txt" in note
+    assert "what it asks for is not known" in note
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/other.txt").write_text("scipy\n")
+    assert [wish.name for wish in from_file(tmp_path / "requirements.txt").wishes] == [
+        "torch",
+        "scipy",
+        "numpy",
+    ]
