@@ -345,7 +345,7 @@ def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
     if re.search(r"^dependencies\s*:", text, re.MULTILINE):
         return _from_environment(_yaml(text, _LARGEST))
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
-    return [_package(line) for line in lines], []
+    return [conda_package(line) for line in lines], []
 
 
 _CONDA_INSTALL = re.compile(
@@ -372,7 +372,7 @@ def add_conda_line(line: str, place: str, packages: dict[str, CondaPackage], fou
                 found.note(place, word, "a variable, whose value is not known here")
             else:
                 with contextlib.suppress(UsageError):  # a word of the shell
-                    package = _package(word)
+                    package = conda_package(word)
                     packages[package.name] = package
 
 
@@ -405,7 +405,7 @@ def _from_environment(document: Any) -> tuple[list[CondaPackage], list[str]]:
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise UsageError("the conda environment has no list of dependencies")
-    packages = [_package(entry) for entry in listed if isinstance(entry, str)]
+    packages = [conda_package(entry) for entry in listed if isinstance(entry, str)]
     pips = [entry.get("pip") for entry in listed if isinstance(entry, dict)]
     return packages, [
         line for lines in pips if isinstance(lines, list) for line in lines if isinstance(line, str)
@@ -423,10 +423,11 @@ def _from_lock(listed: Any) -> tuple[list[CondaPackage], list[str]]:
             "conda-lock.yml has no package for linux-64", hint=f"it has {', '.join(read) or 'no platform'}"
         )
     pip = [f"{name}=={version}" for manager, name, version, _ in fields if manager == "pip"]
-    return [_package(url) for manager, _, _, url in fields if manager != "pip" and url], pip
+    return [conda_package(url) for manager, _, _, url in fields if manager != "pip" and url], pip
 
 
-def _package(line: str) -> CondaPackage:
+def conda_package(line: str) -> CondaPackage:
+    """A package as a line of conda's has it, or the address of its file. Raises UsageError."""
     if len(line) > _LONGEST or NO_NUMBER.search(re.sub(r"[0-9a-f]{32,}", "", line)) or CONTROL.search(line):
         raise UsageError(f"{shown(line, most=80)!r} is no conda package", hint=_AS_IN)
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)

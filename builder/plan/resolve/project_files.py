@@ -1,12 +1,13 @@
 """Requirements out of a project: any of its files, by name or content, or its folder as one project.
 
-Here ``pyproject.toml`` (PEP 621, Poetry, PDM, uv's indexes), ``Pipfile``, and locks: ``pylock.toml``
-(PEP 751), ``Pipfile.lock``, and those of uv, Poetry and PDM.
+Here ``pyproject.toml`` (PEP 621, Poetry, PDM, uv's indexes), ``Pipfile``, ``pixi.toml``, and locks:
+``pylock.toml`` (PEP 751), ``Pipfile.lock``, and those of uv, Poetry and PDM.
 
 The formats: https://packaging.python.org/en/latest/specifications/pyproject-toml/,
 https://packaging.python.org/en/latest/specifications/pylock-toml/,
 https://python-poetry.org/docs/dependency-specification/,
-https://docs.astral.sh/uv/concepts/projects/dependencies/, https://github.com/pypa/pipfile
+https://docs.astral.sh/uv/concepts/projects/dependencies/, https://github.com/pypa/pipfile,
+https://pixi.prefix.dev/latest/reference/pixi_manifest/
 """
 
 import contextlib
@@ -26,7 +27,13 @@ from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
-from builder.plan.resolve.environments import from_conda, from_dockerfile, is_dockerfile
+from builder.plan.resolve.environments import (
+    conda_package,
+    from_conda,
+    from_dockerfile,
+    in_wheels,
+    is_dockerfile,
+)
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -63,9 +70,9 @@ def _reader(path: Path) -> Callable[[Path], Wishes]:
 
 
 _OF_A_PROJECT = (
-    "pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "requirements.txt", "environment.yml",
-    "environment.yaml", "requirements.in", "requirements/requirements.txt", "requirements/base.txt",
-    "runtime.txt", ".python-version", "Dockerfile", "docker/Dockerfile",
+    "pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "pixi.toml", "requirements.txt",
+    "environment.yml", "environment.yaml", "requirements.in", "requirements/requirements.txt",
+    "requirements/base.txt", "runtime.txt", ".python-version", "Dockerfile", "docker/Dockerfile",
 )  # fmt: skip
 """What a project's people keep requirements in, in the order in which they are read."""
 _EITHER = (
@@ -412,6 +419,33 @@ def from_pipfile_lock(path: Path) -> Wishes:
     return found
 
 
+# -- pixi.toml
+
+
+def from_pixi(path: Path) -> Wishes:
+    """The packages of ``pixi.toml`` that each environment has, and those for linux-64: conda's told in
+    wheels, PyPI's beside them. Those of a feature become a note. Raises UsageError and CellError.
+    """
+    text = read_text(path)
+    document, found, conda = _toml(path, text), Wishes(), list[str]()
+    linux = _table(_table(document, "target", path), "linux-64", path)
+    for table in (document, linux):
+        for name, value in _table(table, "dependencies", path).items():
+            version = value.get("version") if isinstance(value, dict) else value
+            told = version.strip() if isinstance(version, str) else "*"
+            exact = re.fullmatch(r"(\d[\w.]*?)(?:\.\*)?", told)
+            conda.append(f"{name}={exact[1]}" if exact else name + told.strip("*"))
+        for name, value in _table(table, "pypi-dependencies", path).items():
+            _poetry(name, value, f"{path}, pypi-dependencies", found)
+    for name in _table(document, "feature", path):
+        found.note(str(path), f"[feature.{quoted(name)}]", "not taken over: name its packages beside")
+    if conda:
+        found.take_over(in_wheels(list(map(conda_package, conda)), [], path, text))
+    if not found.wishes:
+        raise UsageError(f"{path} names no packages", hint="they stand under [dependencies]")
+    return found
+
+
 # -- locks of uv, Poetry and PDM
 
 
@@ -508,6 +542,7 @@ _KINDS = (
     _Kind(
         names=r"pyproject\.toml", read=from_pyproject, text=r"\[(?:project|build-system|tool\.[\w.-]+)\]\s*$",
     ),
+    _Kind(names=r"pixi\.toml", read=from_pixi),
     _Kind(names=r".*\.ipynb", read=from_notebook, text=r'\s*"(?:cells|nbformat)": '),
     _Kind(
         names=r".*\.ya?ml|conda-.*\.lock", read=from_conda,

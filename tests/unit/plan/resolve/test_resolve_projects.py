@@ -89,6 +89,8 @@ def as_notebook(*lines: str) -> str:
                 more=', tests_require=["pytest"]',
             ),
         ),
+        ("pixi.toml", '[dependencies]\nnumpy = "<1.24"\npytorch = "1.10.2.*"\ncudatoolkit = "10.2.*"\n'),
+        ("pixi.toml", '[dependencies]\nnumpy = "<1.24"\n[pypi-dependencies]\ntorch = "==1.10.2"\n'),
         ("Pipfile", '[packages]\nnumpy = "<1.24"\ntorch = {version = "==1.10.2"}\n'),
         ("Pipfile.lock", '{"default": {"numpy": {"version": "<1.24"}, "torch": {"version": "==1.10.2"}}}'),
     ],
@@ -116,6 +118,7 @@ def test_every_kind_of_file_with_the_same_content_gives_the_same_requirements(
         "Dockerfile",
         "environment.yml",
         "Pipfile",
+        "pixi.toml",
         "setup.cfg",
     }
     if known or (
