@@ -99,7 +99,7 @@ def _why(framework: CellFramework, stack: Stack) -> str:
         fits = newest_beside(stack, framework)
         way = f"; {fits} is the newest on record for this Python and CUDA" if fits else ""
         return f"{framework.requirement} does not name one version{way}"
-    if at_least(version, table.newest):
+    if at_least(version.partition("+")[0], table.newest) and version.partition("+")[0] != table.newest:
         end = f"which end at {table.newest}, and its wheel was not read"
         return f"{framework.label} is newer than the tables, {end}"
     others = sorted({row.variant for row in table.rows if contains(row.versions, version.split("+", 1)[0])})
