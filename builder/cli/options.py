@@ -257,10 +257,11 @@ def driver(text: str | None) -> str | None:
 
 def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[], object]) -> None:
     """UsageError with all that is wrong of ``--gpu``, ``--driver`` and what ``others`` ask, at once."""
+    gpus_ = tuple(gpus)
     asks: tuple[Callable[[], object], ...] = (
         *others,
         partial(driver, driver_),
-        *(partial(card, text) for text in gpus),
+        *(partial(card, text) for text in gpus_),
     )
     faults = list[UsageError]()
     for ask in asks:
@@ -273,6 +274,11 @@ def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[
         raise UsageError("\n  ".join(("several values are wrong:", *lines)))
     if faults:
         raise faults[0]
+    for text in gpus_:
+        if re.search(r"(?i)\bMIG\b", text):
+            say(
+                f"note: --gpu {text}: judged as the whole card; CUDA shows a process one MIG slice, the first"
+            )
 
 
 def card(text: str, *, alike: bool = True) -> str:

@@ -353,8 +353,10 @@ def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
         if row is None:
             continue
         if (why := _against(row, parsed, best.cell, demand)) is not None:
-            told = f"{wish} ({wish.place}) is by pip the build for CUDA {row.cuda}"
-            yield f"{told}: {why}; taken is that with +{taken}"
+            bare = best.cell.platform in row.cpu_only
+            told = f"{wish} ({wish.place}) is by pip the build {f'for CUDA {row.cuda}: {why}' * (not bare)}"
+            told += f"without CUDA on {best.cell.platform}" * bare
+            yield f"{told}; taken is that with +{taken}"
 
 
 def _against(row: FrameworkRow, parsed: Requirement, cell: Cell, demand: Demand) -> str | None:

@@ -473,7 +473,12 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
             yield f"the wheel of {label} for {demand.built_for} was built without CUDA{has}"
         elif not any(map(demand.takes_python, pythons[label])):
             there = ", ".join(sorted(pythons[label], key=key))
-            yield f"{label} has no wheel for Python {demand.python} (it has {there})"
+            if exact is not None:
+                yield f"{label} has no wheel for Python {demand.python} (it has {there})"
+            else:  # older releases than those on record may have one
+                oldest = min((choice.row.version for choice in with_cuda), key=key)
+                told = f"no release of {label} on record, which are from {oldest} on, has a wheel with CUDA"
+                yield f"{told} for Python {demand.python} (they have {there}); older ones are not on record"
         elif not any(_has_cell(choice, demand) for choice in with_cuda):
             cuda = short(with_cuda[0].row.cuda or "0", 2)
             gone = "of which no image and no wheels of NVIDIA's are on record"

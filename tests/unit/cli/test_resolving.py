@@ -251,6 +251,19 @@ def test_frameworks_whose_pins_clash_are_refused_with_them() -> None:
         resolve("tensorflow==2.8.*", "torch==2.9.*", index=None)
 
 
+def test_a_mig_slice_is_judged_as_its_card_with_a_note(capsys) -> None:
+    assert resolve("torch", index=None, gpus=("NVIDIA H100 80GB HBM3 MIG 1g.10gb",), limit=1) == 0
+    assert "CUDA shows a process one MIG slice" in capsys.readouterr().err
+    assert resolve("torch", index=None, gpus=("NVIDIA H100 80GB HBM3",), limit=1) == 0
+    assert "MIG" not in capsys.readouterr().err
+
+
+def test_without_a_wheel_only_releases_on_record_are_spoken_of() -> None:
+    with pytest.raises(CellError) as refused:
+        resolve("jax", index=None, gpus=("RTX2060",), driver="535", python="3.8")
+    assert "no release of JAX on record, which are from 0.4." in str(refused.value)
+
+
 def test_what_to_type_next_comes_last_and_what_pip_alone_installs(capsys, tmp_path) -> None:
     assert resolve("torch", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
     *_, by_pip, following = capsys.readouterr().err.splitlines()

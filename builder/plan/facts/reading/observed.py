@@ -207,9 +207,10 @@ def _system(reference: str, told: str | None) -> SystemRow | None:
     )
     if told and not its_own:
         return systems.get(told)
-    end = reference.partition("@")[0].rpartition("/")[2].replace(".", "")
-    name, _, tag = end.partition(":")
-    words = {*name.split("-"), *tag.split("-"), name + tag.partition("-")[0]}  # ubuntu:24.04 is two
+    name, _, tag = reference.partition("@")[0].rpartition("/")[2].partition(":")
+    release = tag.partition("-")[0]  # ubuntu:24.04 is two words; almalinux:9.4 has the glibc of all of 9
+    words = {*name.split("-"), *tag.split("-"), name + release, name + release.partition(".")[0]}
+    words = {word.replace(".", "") for word in words}
     return next((row for key, row in systems.items() if re.sub(r"debian/|\.", "", key) in words), None)
 
 

@@ -103,7 +103,8 @@ def _why(framework: CellFramework, stack: Stack) -> str:
     if others and framework.variant:
         there = ", ".join(others)
         return f"{framework.label}: no {framework.variant} build is on record; there are {there}"
-    if at_least(version, table.newest):
+    public = version.partition("+")[0]
+    if at_least(public, table.newest) and public != table.newest:
         end = f"which end at {table.newest}, and its wheel was not read"
         return f"{framework.label} is newer than the tables, {end}"
     covered = {row.version for row in table.rows}
@@ -310,21 +311,43 @@ def _serves(tag: str, python: str) -> bool:
 
 
 def glibc(stack: Stack) -> Iterator[Finding]:
-    """``glibc``: the base's C library is not older than the one that a Python or a wheel was built for."""
-    system = stack.system
+    """``glibc``: the base's C library is not older than the one that a Python or a wheel was built for. Of a
+    system that nobody knows that is unknown.
+    """
+    cell, system = stack.cell, stack.system
+    needed = [(one, needs) for one in stack.frameworks if (needs := _needed_glibc(one, cell.platform))]
     if system is None:
+        texts = [f"{one.label} needs {needs.text}" for one, needs in needed]
+        if not cell.has_own_python(None):
+            texts.append(f"a standalone Python {_STANDALONE_GLIBC}")
+        if texts:
+            asks = tuple(needs for _, needs in needed)
+            yield unknown(f"which glibc {cell.base} has is not known, and {' and '.join(texts)}", *asks)
         return
-    if not stack.cell.has_own_python(system) and not at_least(system.glibc, _STANDALONE_GLIBC):
+    if not cell.has_own_python(system) and not at_least(system.glibc, _STANDALONE_GLIBC):
         yield impossible(
             f"a standalone Python needs glibc {_STANDALONE_GLIBC}, {system.name} has {system.glibc}",
             Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING),
         )
     has = Value(f"glibc in {system.name}", system.glibc, system.source)
-    for framework in stack.frameworks:
-        needs = _needed_glibc(framework, stack.cell.platform)
-        if needs is not None and not at_least(system.glibc, needs.text):
+    for framework, needs in needed:
+        if not at_least(system.glibc, needs.text):
             text = f"{framework.label} needs glibc {needs.text}, {system.name} has {system.glibc}"
-            yield impossible(text, needs, has)
+            older = _newest_for(framework, cell, system.glibc)
+            way = f"; the newest on record for that and Python {cell.python} is {older}" if older else ""
+            yield impossible(text + way, needs, has)
+
+
+def _newest_for(framework: CellFramework, cell: Cell, has: str) -> str | None:
+    """The newest release on record, of the builds that a bare name gets, whose wheel runs with a glibc."""
+    arm = cell.platform.endswith("arm64")
+    fitting = [
+        row.version
+        for row in (framework.table.rows if framework.table is not None else ())
+        if row.default and cell.python in row.python and cell.platform in row.platforms
+        if (needs := row.glibc_arm64 if arm else row.glibc) is not None and at_least(has, needs)
+    ]
+    return max(fitting, key=key, default=None)
 
 
 def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:

@@ -67,6 +67,10 @@ def as_here(commands, here):
         ]
     if "compose" in places:
         commands = [_in_compose(c) for c in commands]
+    if flag("apptainer"):
+        commands = [_as_apptainer(c) if c.where == "docker" else c for c in commands]
+    if flag("kubernetes"):  # a pod is not started again by the node's Docker
+        commands = [_of_pod(c) if c.text == "docker restart CONTAINER" else c for c in commands]
     if flag("podman"):
         commands = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in commands]
     if "comfy-portable" in places:  # its own Python, beside its folder
@@ -225,6 +229,30 @@ def _of_python(command, python):
     text = command.text.replace("uv pip install", own)
     note = "after %s -m pip install uv; %s" % (python, command.note or "")
     return command._replace(text=text, note=note)
+
+
+_WITH_VALUE = "--gpus|-v|-w|-e|-p|-u|--name|--device|--shm-size|--entrypoint|--network"
+"""Options of ``docker run`` with a value behind a space."""
+
+
+def _as_apptainer(command):
+    """A ``docker run`` as Apptainer has it: the host's files are there, ``--nv`` hands over the cards.
+    https://apptainer.org/docs/user/main/gpu.html
+    """
+    found = re.match(
+        r"(?:sudo )?docker run ((?:(?:%s) \S+ |-\S+ )*)(\S+)(?: (.*))?$" % _WITH_VALUE, command.text
+    )
+    if found is None:
+        return command
+    verb, rest = ("shell", "") if found.group(3) in (None, "bash") else ("exec", " " + found.group(3))
+    cards = "--nv " if "--gpus" in found.group(1) else ""
+    text = "apptainer %s %sdocker://%s%s" % (verb, cards, found.group(2), rest)
+    return command._replace(where="shell", text=text)
+
+
+def _of_pod(command):
+    note = "what owns it makes a new one, with the cards; no restart of the node"
+    return command._replace(where="shell", text="kubectl delete pod POD", note=note)
 
 
 def _as_podman(text):

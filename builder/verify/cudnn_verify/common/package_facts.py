@@ -516,7 +516,11 @@ def _published(remedies):
     variants = _published_variants(remedies)
     if not variants:
         return None
-    local = local if local in variants else max(variants, key=lambda name: numbers(name[2:]))
+    if local not in variants:
+        # of CUDA 13 only where the card or the driver is known to be one for it
+        told = remedies.capability or remedies.driver_known()
+        older = [name for name in variants if numbers(name[2:]) < (130,)]
+        local = max((not told and older) or variants, key=lambda name: numbers(name[2:]))
     full = r"\b(%s(?:\.\d+)?)\+%s\b" % (re.escape(release), local)
     found = re.search(full, remedies.detail.get("listed") or "")
     any_patch = "*" in remedies.detail["wanted"] and not found
@@ -884,6 +888,19 @@ def _newer_system(remedies):
     asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))]
     release = next((name for minor, name in _UBUNTU_OF if asked and max(asked) <= minor), None)
     return release and "ubuntu:" + release
+
+
+def _torch_of_old_libc(remedies):
+    """The last PyTorch whose wheels are for glibc 2.17, where a message asks for a glibc up to 2.28:
+    https://github.com/pytorch/pytorch/issues/123649
+    """
+    asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))]
+    python = numbers(remedies.here.python) or (3, 9)
+    fits = (
+        remedies.framework == "torch" and (3, 9) <= python[:2] <= (3, 13) and remedies.driver_serves((12, 4))
+    )
+    away = {"windows", "aarch64", "jetson", "macos"} & remedies.here.places
+    return "torch==2.6.0" if fits and asked and max(asked) <= 28 and not away else None
 
 
 _TORCH_RAISES = ("RuntimeError: CUDA error:", "torch.AcceleratorError: CUDA error:")
@@ -1256,6 +1273,7 @@ PACKAGE_FACTS = {
     "build-cuda": lambda r: dotted(r.cuda_of_build()) or None,
     "build-cuda-name": lambda r: "-".join(map(str, r.cuda_of_build())) or None,
     "older-major": lambda r: bool(r.driver_cuda() and r.driver_cuda()[:1] < r.cuda_wanted()[:1]),
+    "served-cuda-12": lambda r: dotted(r.driver_cuda()) if r.driver_cuda()[:1] == (12,) else None,
     "served-cuda": lambda r: dotted(r.driver_cuda()) or None,
     "llama-archive": _llama_archive,
     "llama-cuda": lambda r: _LLAMA_CUDA if _llama_archive(r) else None,
@@ -1355,6 +1373,8 @@ PACKAGE_FACTS = {
     "python-digits": lambda r: "".join(map(str, numbers(_python_told(r))[:2])),
     "python-folder": lambda r: ".\\python_embeded" if "comfy-portable" in r.here.places else "PYTHON_FOLDER",
     "newer-system": _newer_system,
+    "torch-of-old-libc": _torch_of_old_libc,
+    "python-told": lambda r: r.here.python is not None or r.framework is not None,
     "cupy-major": lambda r: r.cuda if r.cuda in (12, 13) else 12,
     "tensorflow-serves-card": lambda r: bool(r.capability) and r.capability < (10, 0),
     "paddle-for-card": lambda r: "cu126" if (r.capability or ()) >= (7, 0) else "cu118",

@@ -40,6 +40,16 @@ _CLOSED_DRIVER = re.compile(r"\bnvidia-driver-\d{3}(?![\w-])")
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
 """Commands of pip that take no wheel with CUDA."""
+_FITTING = "an image in which they fit, verified"
+_MODULE_UNSIGNED = (
+    "The driver is installed, and Secure Boot refuses its module: enrol the key that signs it (MOK), take "
+    "the distribution's own signed modules, or turn Secure Boot off. The framework needs nothing."
+)
+_POD_DENIED = (
+    "Delete the pod, so that what owns it makes a new one: neither the node nor its driver has to be "
+    "restarted. A reload of systemd on the node takes the devices away again until they are given by CDI, "
+    "or linked in /dev/char (nvidia-ctk system create-dev-char-symlinks --create-all)."
+)
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -310,6 +320,10 @@ class Remedies(FrameworkBuilds):
             return _NEW_DRIVER % self.here.driver
         if cause == "driver-too-old" and getattr(self.here, "ptx_told", False):
             return _DRIVER_OF_PTX
+        if cause == "driver-missing" and self.detail.get("requirement") == "module's signature":
+            return _MODULE_UNSIGNED
+        if cause == "device-access-denied" and getattr(self.here, "kubernetes", False):
+            return _POD_DENIED
         if cause == "cudnn-sublibrary-missing" and self.ctranslate2("path"):
             return _HERE_ON_NO_PATH % self.library_cudnn()
         if cause == "toolkit-library-missing" and self.framework_with_cudnn() and self.rows[0]["cudnn"]:
@@ -350,7 +364,9 @@ class Remedies(FrameworkBuilds):
         served = not self.rows or any(row in fitting for row in self.rows)
         text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and served else name)
         text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
-        return Command("rtbuild", text, "an image in which they fit, verified")
+        alone = cause == "extension-mismatch"  # the package that failed is not in it
+        note = "an image of it alone, verified: other packages go into its matrix" if alone else _FITTING
+        return Command("rtbuild", text, note)
 
     def _fits_in_image(self, row):
         """Whether ``rtbuild resolve`` has a base for a build, and the card that is known is served by it."""

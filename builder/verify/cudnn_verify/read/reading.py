@@ -133,7 +133,7 @@ class TextReading(object):
                 return
             # half a notebook, or a record a line: the strings, without the escapes of JSON
             if not _has_records(data):
-                self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
+                self.notes.append("%s is %s: read as text" % (name, _kind_of_json(data)))
             for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
                 data = data.replace(old, new)
             self._lines(name, [data])
@@ -341,6 +341,14 @@ def read_text_given(text):
     reading = TextReading()
     reading.add("the text", io.BytesIO(text.encode("utf-8", "replace")))
     return reading
+
+
+def _kind_of_json(data):
+    try:
+        json.loads(data.decode("utf-8-sig", "replace"))
+    except ValueError:
+        return "JSON that ends early, or text after a brace"
+    return "JSON, and no notebook or report of a known form"
 
 
 def _has_records(data):

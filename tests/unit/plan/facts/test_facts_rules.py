@@ -323,6 +323,33 @@ def test_wheel_tags_decide_about_python_and_glibc(make) -> None:
     assert outcome(findings, "glibc") is Outcome.IMPOSSIBLE
 
 
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("amazonlinux:2", Outcome.IMPOSSIBLE),
+        ("public.ecr.aws/amazonlinux/amazonlinux:2", Outcome.IMPOSSIBLE),
+        ("centos:7.9.2009", Outcome.IMPOSSIBLE),
+        ("opensuse/leap:15.2", Outcome.IMPOSSIBLE),
+        ("amazonlinux:2023", None),
+        ("almalinux:8.10", None),
+        ("redhat/ubi9:9.4", None),
+        ("quay.io/centos/centos:stream9", None),
+        ("opensuse/leap:15.5", None),
+        ("fedora:41", None),
+        ("amazonlinux:9", Outcome.UNKNOWN),
+        ("alpine:3.20", Outcome.UNKNOWN),
+        ("example.org/own:1", Outcome.UNKNOWN),
+    ],
+)
+def test_glibc_of_a_base_is_known_or_the_cell_is_not(make, base, expected) -> None:
+    cell = make("torch==2.10.0", python="3.10", base=base, cuda="wheels", python_from="standalone")
+    findings = check(cell)
+    assert outcome(findings, "glibc") is expected
+    assert Outcome.of(findings) is (expected or Outcome.POSSIBLE)
+    refused = [one.message for one in findings if one.outcome is Outcome.IMPOSSIBLE]
+    assert all("the newest on record for that and Python 3.10 is 2.6.0" in text for text in refused)
+
+
 def test_a_wheel_for_older_patches_of_python_than_the_matrix_names(make) -> None:
     cell = make("torch==2.9.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
     wheel = WheelTruth(
