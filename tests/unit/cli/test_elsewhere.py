@@ -11,11 +11,9 @@ import pytest
 from rtbuild_command import inside
 
 from builder.cli.app import COMMANDS, OTHER_COMMANDS, OTHER_OPTIONS, OTHER_VALUES, loaded
-from builder.plan.resolve import requirements
 
 ROOT = Path(__file__).parents[3]
 HINTS = {*OTHER_OPTIONS.values(), *OTHER_COMMANDS.values(), *OTHER_VALUES.values()}
-OTHER_FILES = {file.hint for file in requirements._OTHER_FILES}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
 
@@ -27,16 +25,6 @@ def test_a_next_step_has_a_command_and_options_that_there_are(hint: str) -> None
         taken = {option for one in loaded(name).params for option in one.opts} | {"--help"}
         assert {word for word in words if word.startswith("-")} <= taken
     assert steps or "--" in hint or "cuda:" in hint
-
-
-def test_what_another_file_is_read_by_is_an_option_of_resolve() -> None:
-    taken = {option for one in loaded("resolve").params for option in one.opts}
-    ours = {word for hint in OTHER_FILES for word in re.findall(r"(?:by |^|that )(--[\w-]+)", hint)}
-    assert len(ours) > 3
-    assert ours <= taken
-    for hint in OTHER_FILES:
-        for words in re.findall(r"`rtbuild ([^`]+)`", hint):
-            assert words.split()[0] in COMMANDS
 
 
 def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
@@ -66,8 +54,8 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "--offline", "cudatoolkit=11.8", "torch"), "torch==2.1.0+cu121"),
         (("resolve", "requirements.txt"), "`rtbuild resolve -r requirements.txt` reads it"),
         (("resolve", "app/Dockerfile"), "`rtbuild resolve -r app/Dockerfile` reads it"),
-        (("resolve", "environment.yml"), "`rtbuild resolve --conda environment.yml` reads it"),
-        (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
+        (("resolve", "environment.yml"), "`rtbuild resolve -r environment.yml` reads it"),
+        (("resolve", "a b.ipynb"), "`rtbuild resolve -r 'a b.ipynb'` reads it"),
         (("export", "torch", "--format", "compose"), "devcontainer.json"),
         (("export", "--format=docker-compose.yml", "torch"), "devcontainer.json"),
         (("cache", "--prune", "20", "GB"), "--prune 20GB"),

@@ -359,7 +359,7 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(
 
 def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
     said = inside(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
-    assert "--gpu MI300X is a GPU of AMD" in said
+    assert "--gpu MI300X is AMD's, and CUDA runs on NVIDIA's GPUs alone" in said
 
 
 def test_where_the_system_brings_cuda_pip_has_a_line_that_says_so(tmp_path: Path) -> None:

@@ -261,7 +261,8 @@ def test_what_to_type_next_comes_last_and_what_pip_alone_installs(capsys, tmp_pa
     assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image
     said = capsys.readouterr().err
     assert said.splitlines()[-1] == f"{path} is written; next: rtbuild build {path}"
-    assert "pip install" not in said
+    assert "pip install tensorflow==2.4.4 'protobuf<3.21' 'numpy<2'\n" in said
+    assert "where the system has CUDA and cuDNN, as nvidia/cuda:" in said
 
 
 def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
