@@ -44,12 +44,15 @@ class NothingPossibleError(CellError):
         *,
         reasons: Sequence[str] = (),
         instead: Sequence[Mapping[str, Any]] = (),
+        ways: Sequence[str] = (),
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.reasons = tuple(reasons)
         self.instead = tuple(instead)
         """For each way out, as JSON has it, what it is in place of, and the cell."""
+        self.ways = tuple(ways)
+        """The lines of the message that tell these ways, under one line that leads to them."""
 
 
 class NotKnownError(NothingPossibleError):

@@ -219,7 +219,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
     origins = [(str(wish), *found.origin(wish)) for wish in demand.frameworks]
     return {
         "schema": 1,
-        "answer": "possible",
+        "answer": found.proposals[0].outcome.answer,
         "requirements": [
             {"requirement": text, "versions_from": origin, "reason": why} for text, origin, why in origins
         ],

@@ -16,6 +16,7 @@ from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platfo
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, NameRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import (
+    WAYS_LEAD,
     LastRelease,
     last_branches,
     last_release,
@@ -149,7 +150,7 @@ def propose(
         except NothingPossibleError as problem:
             note("not possible as asked: looking for the nearest requirements that are")
             try:
-                way = nearest_demand(demand, index, available)
+                way = nearest_demand(demand, index, available, note)
             except NotKnownError as stopped:
                 problem.hint = stopped.message
                 way = None
@@ -420,9 +421,10 @@ def _standing(
     not of; NothingPossibleError if there are none.
     """
     found = search(demand, available=available)
-    if not found.possible:
+    if not found.possible and not found.left_to_lock:
         raise _for_jetson(nothing(demand, found, available), demand)
-    possible = _rootfs_first(found.possible) if rootfs else found.possible
+    possible = found.possible or found.left_to_lock
+    possible = _rootfs_first(possible) if rootfs else possible
     if index is None:
         why = "the index was not asked (--offline)"
         return [replace(one, unasked=why) for one in possible[:limit]], []
@@ -464,7 +466,8 @@ def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibl
 
     hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
     message = "\n".join(said(problem.message.splitlines()))
-    return type(problem)(message, reasons=said(problem.reasons), instead=problem.instead, hint=hint)
+    reasons = said(problem.reasons)
+    return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
 
 
 def _rootfs_first(possible: Sequence[Proposal]) -> list[Proposal]:
@@ -510,12 +513,14 @@ def _with_way(
     )
     place, told = f"on Python {cell.python} and {cell.base}", [*map(str, changes), *proposal.sources]
     if told:
-        lines = [problem.message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
+        message = _without_the_same(problem, proposal)
+        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
     else:  # nothing has to change: it is not known to be possible
         open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
         why = f": {first}" if (first := next(open_, None)) else ""
         lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
-    lines += (f"  note: {note}" for note in notes)
+    bad = (one.message for one in proposal.findings if one.rule == "known-bad")
+    lines += (f"  note: {note}" for note in (*notes, *bad))
     if whole is not None:
         needs = (finding.message for finding in whole.findings if finding.rule == "driver")
         frameworks = ", ".join(whole.cell.frameworks)
@@ -525,6 +530,23 @@ def _with_way(
         )
     hint = "--nearest takes these, and writes the matrix"
     return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
+
+
+def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
+    """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
+    mine = dict(_releases(proposal))
+    lines = problem.message.splitlines()
+    kept = 0
+    for line, way in zip(problem.ways, problem.instead, strict=True):
+        texts = map(Requirement, way["cell"]["frameworks"])
+        theirs = {canonical(one.name): (pinned(one) or "0").partition("+")[0] for one in texts}
+        if "driver" in way or "cards" in way or (way["another_version"] and theirs != mine):
+            kept += 1
+        else:
+            lines.remove(line)
+    if problem.ways and not kept:
+        lines = [line for line in lines if line not in WAYS_LEAD]
+    return "\n".join(lines)
 
 
 def _beside_cpu_builds(demand: Demand, index: Index | None, note: Callable[[str], None]) -> Demand:

@@ -41,6 +41,8 @@ from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]
+WAYS_LEAD = ("give up one of them:", "the nearest on record:")
+"""The lines above ways out: of demands that clash, and of a release that is not on record."""
 _NOTHING_SUITS = "no Python and base on record suit all of them"
 _NUMBER = re.compile(r"\d{3,}(\.\d+)*")
 _MOST = 1500
@@ -91,9 +93,11 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
     if found.absent:
         culprits = [f"{one.wish} ({one.wish.place})" for one in found.absent]
         head = f"possible for {' and '.join(culprits)}"
-        reasons = [one.reason for one in found.absent]
+        reasons = [*_of_pinned_builds(demand), *(one.reason for one in found.absent)]
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
-        ways = list(_close_releases(demand, culprits, first))
+        ways = list(_close_releases(demand, culprits, first)) or list(
+            _of_later_times(demand, culprits, first)
+        )
     else:
         unread = [*_older_elsewhere(demand), *(newer_elsewhere(demand) if demand.gpus else ())]
         left_open = bool(unread) or _left_open(found, demand)
@@ -131,15 +135,16 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
         by_driver = any(way.driver is not None for way in ways)
-        head = "another driver would do:" if by_driver else "give up one of them:"
+        head = "another driver would do:" if by_driver else WAYS_LEAD[bool(found.absent)]
         if ways[0].cards:
             head = f"{len(ways)} environments or images instead, by card:"
-        lines += ["the nearest on record:" if found.absent else head, *(f"  {way}" for way in ways)]
+        lines += [head, *(f"  {way}" for way in ways)]
     lines += (f"note: {text}" for text in last_branches(demand.gpus))
     return (NotKnownError if left_open else NothingPossibleError)(
         "\n".join(lines),
         reasons=reasons,
         instead=[way.as_json() for way in ways],
+        ways=[f"  {way}" for way in ways],
         hint=None if ways or demand.gpus else "loosen a version, the Python or the driver",
     )
 
@@ -316,6 +321,19 @@ def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Itera
         tried.append(freed)
 
 
+def _of_later_times(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:
+    """As :func:`_close_releases`, on any Python and without pinned builds beside, which only releases of that
+    time have.
+    """
+    built = [wish for wish in demand.companions if "+" in (pinned(wish.parsed) or "")]
+    others = tuple(wish for wish in demand.companions if wish not in built)
+    given_up = [f"Python {demand.python}"] if demand.python is not None else []
+    given_up += [f"{wish} ({wish.place})" for wish in built]
+    if given_up:
+        free = replace(demand, python=None, companions=others)
+        yield from _close_releases(free, [*names, *given_up], first)
+
+
 def _opened(wish: NamedRequirement) -> Iterator[NamedRequirement]:
     """Any release with the same extras, with any, and under any name of the framework's."""
     yield wish.bound("")
@@ -374,6 +392,25 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     for findings in nearest:
         findings.sort(key=lambda one: (one.rule not in OF_MACHINE, _of_driver(one)))
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _of_pinned_builds(demand: Demand) -> Iterator[str]:
+    """The cards that the CUDA of a pinned build, ``jaxlib==0.1.69+cuda111``, has no code for.
+
+    A family of CUDA is one for its drivers, and not for the cards that its first minors knew.
+    """
+    for wish, gpu in itertools.product((*demand.frameworks, *demand.companions), demand.gpus):
+        build = re.search(r"\+cu(?:da)?(\d+)(\d)$", pinned(wish.parsed) or "")
+        card = card_of(gpu)
+        if build is None or card is None:
+            continue
+        cuda = f"{build[1]}.{build[2]}"
+        kind = next((one for one in load().architectures if card.capability in one.capabilities), None)
+        if kind is not None and kind.cuda is not None and not at_least(cuda, kind.cuda):
+            yield (
+                f"{wish} ({wish.place}) is a build for CUDA {cuda}, which has no code for {gpu} "
+                f"({card.capability}): CUDA {kind.cuda} is the first that does [{kind.sources[-1]}]"
+            )
 
 
 def _of_driver(finding: Finding) -> bool:

@@ -421,8 +421,20 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
             line,
             f"{path}:{number}",
             found,
-            lambda name, into: _requirements(path.parent / name, into, (*above, resolved), left),
+            lambda name, into: _nested(path, name, into, (*above, resolved), left),
         )
+
+
+def _nested(path: Path, name: str, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
+    """The file that another one names, from that one's folder. Raises UsageError; _AbsentError without it."""
+    file = path.parent / name
+    if not CONTROL.search(name) and not os.path.lexists(file):
+        raise _AbsentError(f"there is no {file} here, and what it asks for is not known")
+    _requirements(file, found, above, left)
+
+
+class _AbsentError(UsageError):
+    """A file that another one names is not there."""
 
 
 _PIP_LIST = re.compile(r"^Package +Version(?: +[^\n]*)?\r?\n-+ +-+[- ]*$", re.MULTILINE)
@@ -447,7 +459,7 @@ def _pip_list(path: Path, text: str, after: int, found: Wishes) -> None:
 def add_line(line: str, place: str, path: Path, found: Wishes) -> None:
     """A line as a requirements file has it, which stands in another kind of file. Raises UsageError."""
     left = iter(range(_MOST_FILES))
-    _line(line, place, found, lambda name, into: _requirements(path.parent / name, into, (), left))
+    _line(line, place, found, lambda name, into: _nested(path, name, into, (), left))
 
 
 def _line(line: str, place: str, found: Wishes, take_file: Callable[[str, Wishes], None]) -> None:
@@ -465,7 +477,10 @@ def _line(line: str, place: str, found: Wishes, take_file: Callable[[str, Wishes
     if option in (*_NAMES_FILE, *_NAMES_BOUNDS) and "://" in value:
         found.note(place, line, "it lies on the web, and is not read; download it, and name the copy")
     elif option in _NAMES_FILE:
-        take_file(value, found)
+        try:
+            take_file(value, found)
+        except _AbsentError as problem:  # it may have come from another repository
+            found.note(place, line, f"{problem.message}; the rest is read")
     elif option in _NAMES_BOUNDS:
         bounds = Wishes()
         try:

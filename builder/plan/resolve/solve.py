@@ -44,6 +44,7 @@ from builder.plan.facts.rules import (
     check,
     check_candidate,
     choices,
+    left_to_lock,
     platform_of,
 )
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
@@ -244,6 +245,8 @@ class Search:
     """One for each combination of frameworks, in the order in which they were tried: one that only a value
     that is not known stands against, if there is one."""
     absent: list["Absent"] = field(default_factory=list)
+    left_to_lock: list[Proposal] = field(default_factory=list)
+    """As ``possible``, with a package beside whose libraries only a lock reads: nothing refuses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +275,7 @@ def search(
     if absent := [one for wish in demand.frameworks if (one := _absent(wish, available)) is not None]:
         return Search(possible=[], absent=absent)
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
+    open_: list[tuple[tuple[object, ...], Proposal]] = []
     refused: dict[Combination, Proposal] = {}
     unreserved = 0
     for number, (combination, proposal) in enumerate(judged(demand, available=available, most=most)):
@@ -280,11 +284,17 @@ def search(
             unreserved += proposal.outcome is Outcome.POSSIBLE
         elif refused.setdefault(combination, proposal).outcome.severity > proposal.outcome.severity:
             refused[combination] = proposal
+        if not proposal.possible and left_to_lock(proposal.findings):
+            open_.append((_rank(proposal, combination, number), proposal))
         if unreserved >= enough:
             break
-    ranked.sort(key=lambda pair: pair[0])
+    possible, left = (
+        distinct([proposal for _, proposal in sorted(pairs, key=lambda pair: pair[0])])
+        for pairs in (ranked, open_)
+    )
     return Search(
-        possible=distinct([proposal for _, proposal in ranked]),
+        possible=possible,
+        left_to_lock=left,
         refused=[proposal.cell for proposal in refused.values()],
     )
 
@@ -306,11 +316,10 @@ def of_its_time(demand: Demand, available: Mapping[str, Sequence[str]] | None, n
         others = tuple(first if one is wish else one for one in demand.frameworks)
         bounded = replace(demand, frameworks=others)
         newest, alone = (
-            search(one, available=available, enough=1).possible
-            for one in (demand, replace(demand, companions=()))
+            closest(one, {}, available=available) for one in (demand, replace(demand, companions=()))
         )
-        held = not newest or (alone and newest[0].cell.frameworks != alone[0].cell.frameworks)
-        if held and search(bounded, available=available, enough=1).possible:
+        held = newest is None or (alone is not None and newest.cell.frameworks != alone.cell.frameworks)
+        if held and closest(bounded, {}, available=available) is not None:
             why = "it is written for TensorFlow 1, and what stands beside it is of that time, too"
             notes.append(f"{wish} ({wish.place}) is taken as {first}: {why}")
             return bounded
@@ -639,7 +648,8 @@ def to_matrix_yaml(
             if cell_id(cell) in taken:
                 cell = replace(cell, variant=f"{cell.variant}-{len(taken)}")
         taken.add(cell_id(cell))
-        lines += [f"  # {reason}" for reason in (*proposal.added, *proposal.sources)]
+        open_ = [f"not known: {one.message}" for one in proposal.findings if one.outcome is Outcome.UNKNOWN]
+        lines += [f"  # {reason}" for reason in (*proposal.added, *proposal.sources, *open_)]
         lines += entry(cell)
     return "\n".join(lines) + "\n"
 

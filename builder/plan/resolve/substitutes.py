@@ -80,11 +80,9 @@ class Substitution:
         place, why = f"{self.asked} ({self.asked.place})", f": {self.reason}" if self.reason else ""
         if self.instead is None:
             return f"without {place}{why}"
-        old, new = _release(str(self.asked)), _release(self.instead)
-        apart = old is not None and new is not None and old[0] != new[0]
         return (
             f"{self.instead} in place of {place}{why}"
-            + "; another major version, so code may need changes" * apart
+            + "; another major version, so code may need changes" * _of_another_major(self)
         )
 
 
@@ -110,26 +108,29 @@ class Kept:
 
 
 def nearest_demand(
-    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]]
+    demand: Demand,
+    index: Index | None,
+    available: Mapping[str, Sequence[str]],
+    note: Callable[[str], None] = lambda _text: None,
 ) -> NearestDemand | None:
     """The nearest demand that is possible and has a set of wheels; None if none was found.
 
     Without ``index`` the rules alone are asked. Where an index that a build is on does not answer, the same
-    release on the default index is tried.
+    release on the default index is tried. ``note`` is told each step.
 
     If none was found, raises FaultError if one was brought out, and NotKnownError if the time of the last
     resort was over.
     """
-    until = time.monotonic() + SECONDS
-    found = _nearest(demand, index, available, until)
+    sources = _Sources(index=index, available=available, until=time.monotonic() + SECONDS, note=note)
+    found = _nearest(demand, sources)
     if index is None or found is None or found.proposal.unasked is None:
         return found
     plain, swapped = _on_default_index(demand, found.proposal.unasked)
-    other = _nearest(plain, index, available, until) if swapped else None
+    other = _nearest(plain, sources) if swapped else None
     if other is None or other.proposal.unasked is not None:  # a release whose default build will do
         swapped = [one for one in swapped if one.asked in demand.companions]
         plain = replace(plain, frameworks=demand.frameworks)
-        other = _nearest(plain, index, available, until, only=_on_the_default_index)
+        other = _nearest(plain, sources, only=_on_the_default_index)
     if other is None or other.proposal.unasked is not None:
         return found
     cell = other.proposal.cell
@@ -137,18 +138,24 @@ def nearest_demand(
     return replace(other, changes=tuple(joined([*swapped, *other.changes])))
 
 
-def _nearest(
-    demand: Demand,
-    index: Index | None,
-    available: Mapping[str, Sequence[str]],
-    until: float,
-    only: _Suits = lambda _: True,
-) -> NearestDemand | None:
+@dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """Whom the search asks, until when, and who is told of it."""
+
+    index: Index | None
+    available: Mapping[str, Sequence[str]]
+    until: float
+    note: Callable[[str], None]
+
+
+def _nearest(demand: Demand, asked: _Sources, only: _Suits = lambda _: True) -> NearestDemand | None:
     single, dropped = _one_of_each(demand)
-    ways, why = [], ""
+    ways, why = list[NearestDemand](), ""
     for suits in (only, lambda one: only(one) and _compiles(one)):
-        moved = _with_frameworks(single, available, suits)
-        way = _way(moved, index, available, suits, until) if moved is not None else None
+        moved = _with_frameworks(single, asked.available, suits)
+        if ways and moved is not None and any(map(_of_another_major, moved[1])):
+            break  # a compiler for one package is not worth code for another major release of the framework
+        way = _way(moved, asked, suits) if moved is not None else None
         sources = (
             [one.asked.name for one in way.changes if one.reason == _COMPILED] if way is not None else []
         )
@@ -208,23 +215,19 @@ def _compiles(proposal: Proposal) -> bool:
     return proposal.cell.base.kind == "rootfs"
 
 
-def _way(
-    moved: tuple[Demand, list[Substitution]],
-    index: Index | None,
-    available: Mapping[str, Sequence[str]],
-    suits: _Suits,
-    until: float,
-) -> NearestDemand | None:
+def _way(moved: tuple[Demand, list[Substitution]], asked: _Sources, suits: _Suits) -> NearestDemand | None:
     """The nearest way for a demand whose frameworks are possible; None if none was found."""
     wider, changes = moved
-    proposals = _one_for_each_python(wider, available, suits, index)
+    proposals = _one_for_each_python(wider, asked.available, suits, asked.index)
 
     problems: list[CellError] = []
 
     def ask(proposal: Proposal) -> NearestDemand | None:
         try:
             with item(proposal.cell.id):
-                return _loosened(proposal, demand=wider, index=index, until=until, moved=bool(changes))
+                return _loosened(
+                    proposal, demand=wider, index=asked.index, until=asked.until, moved=bool(changes)
+                )
         except CellError as problem:
             problems.append(problem)
             return None  # the others may have an answer
@@ -233,6 +236,9 @@ def _way(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while proposals:
             batch = proposals[:_AT_ONCE]
+            first = ", ".join(batch[0][0].cell.frameworks)
+            named = " and ".join(f"Python {one.cell.python}" for one, _ in batch)
+            asked.note(f"looking for what goes with {first} on {named}")
             found += filter(None, pool.map(ask, (one for one, _ in batch)))
             resolved = [len(one.changes) for one in found if one.proposal.unasked is None]
             # where more lack a wheel than change already, nothing nearer is found
@@ -257,6 +263,11 @@ def _distance(found: NearestDemand) -> tuple[bool, int, int, int, int, bool]:
     silent = found.proposal.unasked is not None
     majors, minors = (sum(row[place] for row in apart) for place in (0, 1))
     return silent, left_out, len(found.changes), majors, minors, needs_standalone(found.proposal.cell)
+
+
+def _of_another_major(change: Substitution) -> bool:
+    old, new = _release(str(change.asked)), _release(change.instead or "")
+    return old is not None and new is not None and old[0] != new[0]
 
 
 def _release(text: str) -> tuple[int, int] | None:
@@ -537,7 +548,10 @@ def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] 
 
 def _with_pins(kept: Kept, ask: Callable[[_Changed], Answer]) -> Kept:
     """The substitution with the versions that were found: the matrix has what is told."""
-    answer = ask(_at_versions(kept))
+    try:
+        answer = ask(_at_versions(kept))
+    except NotKnownError:
+        return kept
     return kept if isinstance(answer, str) else replace(kept, proposal=answer[0], wheels=answer[1])
 
 
@@ -630,7 +644,11 @@ def _brought_back(
         nonlocal left
         left -= 1
         changed = {**kept.changed, name: other}
-        answer = ask(changed)
+        try:
+            answer = ask(changed)
+        except NotKnownError:  # the answer that is there stands
+            left = 0
+            return ""
         if isinstance(answer, str):
             return answer
         kept.changed, (kept.proposal, kept.wheels) = changed, answer
@@ -644,6 +662,8 @@ def _brought_back(
         if why is None:
             del kept.changed[name]
             continue
+        if not why:
+            break
         kept.reasons.setdefault(name, reason(why, mine[name]))
         if other is None and (not mine[name].parsed.specifier or take(name, mine[name].bound(""))):
             continue

@@ -1,7 +1,7 @@
 """The rules, each of which looks at one stack and yields findings."""
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.core.model import Cell
@@ -211,7 +211,8 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
 
     With ``companions``, packages beside the frameworks, it is another cell: of packages that no requirement
     bounds, an older release is taken if the newest one refuses its PyTorch; the releases are pinned that were
-    judged, if it is possible.
+    judged, if it is possible. Where a lock is all that it takes to know (:func:`left_to_lock`), all findings
+    are there.
     """
     stack = stack_of(cell, Truth.of_offer(cell), driver)
     found = _until_refused(stack)
@@ -220,11 +221,22 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
         instead = _until_refused(fitting)
         if Outcome.of(instead).severity < Outcome.of(found).severity:
             stack, found = fitting, instead
-    if companions and Outcome.of(found).is_possible:
+    if companions and left_to_lock(found[-1:]) and left_to_lock(whole := tuple(_findings(stack))):
+        found = whole
+    if companions and (Outcome.of(found).is_possible or left_to_lock(found)):
         # pins choose the packages below them: opencv-python-headless by what the pinned vllm asks for
         cell = settled(stack.cell, stack.beside)
-        return cell, _until_refused(stack_of(cell, Truth.of_offer(cell), driver))
+        pinned_ = stack_of(cell, Truth.of_offer(cell), driver)
+        return cell, tuple(_findings(pinned_)) if left_to_lock(found) else _until_refused(pinned_)
     return stack.cell, found
+
+
+def left_to_lock(findings: Sequence[Finding]) -> bool:
+    """Whether nothing is refused, and all that is not known are the libraries of a package beside a framework
+    whose build lies on an index that nobody reads before a lock: torchcodec on PyTorch's own.
+    """
+    open_ = [one for one in findings if not one.outcome.is_possible]
+    return bool(open_) and all(one.outcome is Outcome.UNKNOWN and one.rule == "package-cuda" for one in open_)
 
 
 def _until_refused(stack: Stack) -> tuple[Finding, ...]:

@@ -133,6 +133,8 @@ class ArchitectureRow(Row):
     """The first driver that serves it; None if it is older than every CUDA on record."""
     before: str | None = None
     """The first driver branch that serves it no more; None if each branch on record does."""
+    cuda: str | None = None
+    """The first CUDA with code for it, by the row's last source; None if code of an older generation runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -312,7 +312,7 @@ def releases_with_name(remedies):
 def _named_requirement(remedies):
     """These releases, where pip may change the package alone: PyTorch is chosen by CUDA and the card, too."""
     found = releases_with_name(remedies)
-    return None if found and found.startswith("torch>") else found
+    return None if found and found.startswith(("torch>", "torch<")) else found
 
 
 def _before_removal(remedies):

@@ -94,10 +94,16 @@ def test_pips_lines_in_an_environment_are_those_of_a_requirements_file(tmp_path:
     assert all(note.startswith(begin) for note, begin in zip(own, begins, strict=True))
 
 
-@pytest.mark.parametrize("line", ["-r nowhere.txt", "a b c", "-e 'x"])
+@pytest.mark.parametrize("line", ["a b c", "-e 'x"])
 def test_pips_line_that_is_none_is_told_with_its_line(line: str) -> None:
-    with pytest.raises(UsageError, match=r"nowhere\.txt|env\.yml:3: "):
+    with pytest.raises(UsageError, match=r"env\.yml:3: "):
         told(f"dependencies:\n- pip:\n  - {line}\n")
+
+
+def test_a_file_of_pips_that_is_not_there_is_told_with_its_line_and_the_rest_is_read() -> None:
+    requirements, _, notes = told("dependencies:\n- pip:\n  - -r nowhere.txt\n  - torch==2.9.1\n")
+    assert requirements == ["torch==2.9.1"]
+    assert any("env.yml:3: -r nowhere.txt: there is no" in note for note in notes)
 
 
 def test_a_build_for_cuda_12_runs_with_its_later_minor_versions() -> None:

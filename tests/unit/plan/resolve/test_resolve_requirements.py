@@ -607,3 +607,21 @@ def test_wheels_for_several_pythons_name_none(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("".join(f"https://x.org/one-1-cp{n}-cp{n}-linux_x86_64.whl\n" for n in (310, 311)))
     assert from_requirements(path).merged().python is None
+
+
+def test_a_file_that_another_names_and_is_not_there_is_told_with_its_line_and_the_rest_is_read(
+    tmp_path,
+) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.9.1\n-r extra/other.txt\nnumpy\n")
+    found = from_file(tmp_path / "requirements.txt")
+    assert [str(wish) for wish in found.wishes] == ["torch==2.9.1", "numpy"]
+    (note,) = found.notes
+    assert f"{tmp_path}/requirements.txt:2: -r extra/other.txt" in note
+    assert "what it asks for is not known" in note
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/other.txt").write_text("scipy\n")
+    assert [wish.name for wish in from_file(tmp_path / "requirements.txt").wishes] == [
+        "torch",
+        "scipy",
+        "numpy",
+    ]

@@ -728,5 +728,7 @@ def test_where_a_wheel_is_lacked_no_python_is_asked_that_can_be_no_nearer(
 
     monkeypatch.setattr(substitutes, "_one_for_each_python", lambda *_: ways)
     monkeypatch.setattr(substitutes, "_loosened", loosened)
-    assert substitutes._way((demand, []), None, {}, lambda _: True, 0.0) is not None
+    told: list[str] = []
+    sources = substitutes._Sources(index=None, available={}, until=0.0, note=told.append)
+    assert substitutes._way((demand, []), sources, lambda _: True) is not None
     assert sorted(asked) == ["3.11", "3.8", "3.9"]
