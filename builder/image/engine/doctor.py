@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from uv import find_uv_bin
 
 from builder.core.errors import MissingToolError, RtbuildError
+from builder.core.items import item
 from builder.image.engine.engine import Engine
 from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, gpu_facts
 from builder.image.sandbox import control_group, require
@@ -230,11 +231,13 @@ def network(mirrors: Mapping[str, str]) -> list[AskedHosts]:
 def _asked(use: str, setting: str, ask: Callable[[_Noting], object]) -> AskedHosts:
     client, problem = _Noting(retries=0, connection_retries=0, connect_timeout=4, read_timeout=8), None
     try:
-        ask(client)
+        with item(use):
+            try:
+                ask(client)
+            except requests.RequestException as error:
+                problem = explain(error)
     except RtbuildError as error:
         problem = error.message
-    except requests.RequestException as error:
-        problem = explain(error)
     return AskedHosts(use, setting, tuple(client.asked), problem)
 
 

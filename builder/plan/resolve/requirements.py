@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.core.documents import CONTROL, read_file, redact, shown
@@ -158,6 +159,8 @@ class Wishes:
     """Where the project names each of :attr:`index`."""
     clashes: list[str] = field(default_factory=list)
     """What was asked for twice, so that no version is both."""
+    wheels_for: dict[str, list[str]] = field(default_factory=dict)
+    """By Python, ``3.10``: the wheels for Linux, by address, whose file is for it alone."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
@@ -169,6 +172,12 @@ class Wishes:
             raise UsageError(f"{place}: {quoted(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
+        systems = {tag.platform for tag in wheel.tags} if wheel else {"any"}
+        if not any(system == "any" or "linux" in system for system in systems):
+            self.note(place, text, f"left out: its file is for {', '.join(sorted(systems))}, not Linux")
+            return
+        if found and wheel and (python := _python_of(wheel.name, wheel.tags, found["marker"] or "")):
+            self.wheels_for.setdefault(python, []).append(f"{wheel.name} {wheel.version} ({place})")
         if found and wheel and (load().is_framework(wheel.name) or wheel.name in load().packages):
             exact = f"{wheel.name}=={wheel.version}{_build(wheel.name, wheel.version, found['folder'])}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
@@ -241,6 +250,8 @@ class Wishes:
         self.imports += other.imports
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
+        for python, wheels in other.wheels_for.items():
+            self.wheels_for.setdefault(python, []).extend(wheels)
         if self.python is None or (other.python is not None and _is_within(other.python, self.python)):
             self.python = other.python
 
@@ -262,9 +273,20 @@ class Wishes:
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
         told = ", ".join(map(str, unused[:6]))
         notes = [f"constraints on what nothing here names, not taken over: {told}{others}"] if unused else []
-        clashes = self._clashes()
+        clashes, python = self._clashes(), self.python
+        if len(self.wheels_for) == 1:
+            ((only, wheels),) = self.wheels_for.items()
+            if python is None or _is_within(only, python):
+                python = only
+                more = f" and {len(wheels) - 3} more" if len(wheels) > 3 else ""
+                notes.append(f"Python {only}: the files of {', '.join(wheels[:3])}{more} are for it alone")
         return replace(
-            self, wishes=list(found.values()), clashes=clashes, notes=self.notes + notes, bounds=[]
+            self,
+            wishes=list(found.values()),
+            clashes=clashes,
+            notes=self.notes + notes,
+            bounds=[],
+            python=python,
         )
 
     def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
@@ -307,6 +329,21 @@ def _is_within(one: str, other: str) -> bool:
         return exact is not None and contains(SpecifierSet(other), f"{exact[1]}.99")
     except ValueError:
         return False
+
+
+def _python_of(name: str, tags: Collection[Tag], marker: str) -> str | None:
+    """The one Python, ``3.10``, that a wheel's file is for; None for several, or where its marker does not
+    hold for it on Linux.
+    """
+    found = {re.fullmatch(r"cp(3)(\d+)", tag.interpreter) for tag in tags if tag.abi != "abi3"}
+    match = found.pop() if len(found) == 1 else None
+    try:
+        asked = Requirement(f"{name}{marker}")
+    except ValueError:
+        return None
+    python = f"{match[1]}.{match[2]}" if match else ""
+    held = (holds(asked, environment(f"{python}.0", machine=one)) for one in MACHINES.values() if python)
+    return python if any(held) else None
 
 
 def _build(name: str, version: Version, folder: str) -> str:

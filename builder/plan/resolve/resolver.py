@@ -213,14 +213,14 @@ class _Files:
     def _with_apt(
         self, proposal: Proposal, wheels: Sequence[Wheel]
     ) -> tuple[Proposal, Truth, tuple[Finding, ...]]:
-        """The proposal with the Debian packages that its wheels lack, if nothing else speaks against them."""
+        """The proposal with the Debian packages that its wheels lack: they refuse no set."""
         cell = proposal.cell
         while True:
             truth = self.readings.read_set(cell, wheels, self.index.with_extra(cell.index))
             found = check(cell, truth, only=OF_SET)
             refused = [one for one in found if one.outcome is Outcome.IMPOSSIBLE]
             apt = tuple(dict.fromkeys((*cell.apt, *(name for one in refused for name in one.apt))))
-            if apt == cell.apt or not all(one.apt for one in refused):
+            if apt == cell.apt:
                 return replace(proposal, cell=cell), truth, found
             cell = replace(cell, apt=apt)
 

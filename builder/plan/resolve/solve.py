@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -49,7 +50,7 @@ from builder.plan.facts.rules import (
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
-from builder.sources.index import Index, IndexFile, Target, pages, rank, takes, wheel_name
+from builder.sources.index import MACHINES, Index, IndexFile, Target, pages, rank, takes, wheel_name
 
 MOST = 6000
 """Candidates that the rules are asked about at most."""
@@ -132,18 +133,44 @@ def split(
 ) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
     """Frameworks, and the packages beside them.
 
-    Of a framework that is named under several markers the one for the newest Python is taken, with a note.
+    Of a framework that is named under several markers the one for the newest Python is taken, with a note;
+    under markers that hold together, both. A line for another system is left out, with a note.
     """
     frameworks: dict[str, NamedRequirement] = {}
-    beside = []
+    beside, elsewhere = [], []
     for wish in wishes.wishes:
-        if not load().is_framework(wish.name):
+        if not _newest(wish, None, platform):
+            elsewhere.append(f"{wish} ({wish.place})")
+        elif not load().is_framework(wish.name):
             beside.append(wish)
         elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
-            kept, left = sorted((other, wish), key=lambda one: _newest(one, python, platform), reverse=True)
-            wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
+            newest = {str(one): _newest(one, python, platform) for one in (other, wish)}
+            kept, left = sorted((other, wish), key=lambda one: newest[str(one)], reverse=True)
+            if newest[str(other)] == newest[str(wish)] != ():
+                frameworks[wish.name] = _both(other, wish)
+                continue
+            why = (
+                f"{kept} is for a newer Python"
+                if newest[str(left)]
+                else f"no Python asked for takes it, as {kept}"
+            )
+            wishes.notes.append(f"{left.place}: {left}: left out: {why}")
             frameworks[wish.name] = kept
+    if elsewhere:
+        more = f" and {len(elsewhere) - 6} more" if len(elsewhere) > 6 else ""
+        system = f"Linux on {MACHINES[platform or 'linux/amd64']}"
+        wishes.notes.append(f"not for {system} by their markers, left out: {', '.join(elsewhere[:6])}{more}")
     return tuple(frameworks.values()), tuple(beside)
+
+
+def _both(one: NamedRequirement, other: NamedRequirement) -> NamedRequirement:
+    """Two requirements on a package whose markers hold together, as one: the bounds and extras of both."""
+    parsed = Requirement(str(one.parsed))
+    parsed.specifier &= other.parsed.specifier
+    parsed.extras |= other.parsed.extras
+    markers = [f"({wish.parsed.marker})" for wish in (one, other) if wish.parsed.marker is not None]
+    parsed.marker = Marker(" and ".join(markers)) if markers else None
+    return replace(one, parsed=parsed, place=", ".join(dict.fromkeys((one.place, other.place))))
 
 
 def _newest(wish: NamedRequirement, python: str | None, platform: str | None) -> tuple[int, ...]:

@@ -215,8 +215,11 @@ class Combination(tuple[Choice, ...]):
                 yield replace(sketch, python=python, base=base, cuda=cuda)
             return
         compiled = next((choice.row.cuda for choice in self if choice.row.cuda), None)
+        # TensorFlow 1 takes the base's CUDA beside a PyTorch whose own is inside its wheel
+        of_base = [c.row.cuda for c in self if c.row.cuda and not c.brings] if self.own_wheels is None else []
+        compiled = of_base[0] if of_base else compiled
         if compiled is not None:
-            inside = any(choice.brings for choice in self)
+            inside = any(choice.brings for choice in self) and not of_base
             lacking = any(NOT_IN_RUNTIME.intersection(choice.row.needs) for choice in self)
             flavour = None if inside else "devel" if lacking else "runtime"
             sketch = _sketch(self, gpus, platform)
@@ -344,7 +347,8 @@ def _tags(cuda: str) -> tuple[TagRow, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _own_wheels(combination: Combination) -> Cuda | None:
-    brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
+    # what a wheel carries inside, under names of its own, serves no other
+    brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda and c.pins}
     packages: dict[str, str] = {}
     for choice in combination:
         # a framework that pins nothing finds the libraries that another one's pins bring

@@ -302,14 +302,17 @@ def _asked_names(remedies):
 def releases_with_name(remedies):
     """The releases of a package that have the name, the module or the argument that a line asks for."""
     package, name = _asked_names(remedies)
-    asked = ("%s.%s" % (package, name)).lower()
-    return read_patterns()["python-names"].get(asked) if package and name else None
+    asked, known = ("%s.%s" % (package, name)).lower(), read_patterns()["python-names"]
+    above = asked.rpartition(".")[0]
+    while asked not in known and "." in above:  # tensorflow.contrib.layers is gone with tensorflow.contrib
+        asked, above = above if "<" in known.get(above, "") else asked, above.rpartition(".")[0]
+    return known.get(asked) if package and name else None
 
 
 def _named_requirement(remedies):
     """These releases, where pip may change the package alone: PyTorch is chosen by CUDA and the card, too."""
     found = releases_with_name(remedies)
-    return None if found and found.startswith("torch>") else found
+    return None if found and found.startswith(("torch>", "torch<")) else found
 
 
 def _before_removal(remedies):

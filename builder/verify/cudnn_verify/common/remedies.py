@@ -13,7 +13,7 @@ from .causes import command_lines, remedy_at
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
-from .package_facts import PACKAGE_FACTS
+from .package_facts import PACKAGE_FACTS, releases_with_name
 from .tables import (
     branch_for,
     cuda_family,
@@ -357,6 +357,8 @@ class Remedies(FrameworkBuilds):
         fitting = [row for row in known if self._fits_in_image(row)]
         if known and not fitting or self.rows and not any(map(_has_base, self.rows)):
             return None
+        if (releases_with_name(self) or "").startswith(("torch<", "tensorflow<")):
+            return None  # the newest release is the one without the name that is asked for
         minor = None if self._holds("newer-torch-told") else dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
         if cause == "framework-arch-missing" and not self.capability:

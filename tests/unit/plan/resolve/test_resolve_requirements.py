@@ -11,7 +11,7 @@ import pytest
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
 from builder.plan.resolve.project_files import from_file, from_pylock, from_pyproject
-from builder.plan.resolve.requirements import MOST_BYTES, from_arguments
+from builder.plan.resolve.requirements import MOST_BYTES, from_arguments, from_requirements
 from builder.plan.resolve.source_files import from_notebook
 
 HASH = "sha256:" + "0" * 64
@@ -583,6 +583,30 @@ def test_a_folder_in_the_place_of_a_package_names_the_file_of_it_that_is_read(tm
         from_arguments([text])
     assert f"`rtbuild resolve -r {text}` reads the files of its project" in found.value.hint
     assert [one.name for one in from_arguments(["torch"]).wishes] == ["torch"]
+
+
+def test_markers_and_tags_of_a_wheels_address_decide(tmp_path: Path) -> None:
+    """As text-generation-webui of 2023 lists them: one line for each system, of one package."""
+    path, release = tmp_path / "requirements.txt", "https://github.com/x/y/releases/download/1"
+    path.write_text(
+        "bitsandbytes==0.41.1; platform_system != 'Windows'\n"
+        f"{release}/bitsandbytes-0.41.1-py3-none-win_amd64.whl; platform_system == 'Windows'\n"
+        f"{release}/exllama-0.0.10+cu117-cp310-cp310-win_amd64.whl; platform_system == 'Windows'\n"
+        f"{release}/exllama-0.0.10+cu117-cp310-cp310-linux_x86_64.whl; platform_system == 'Linux'\n"
+        f"{release}/one-1-cp311-cp311-linux_x86_64.whl; python_version == '3.10'\n"
+    )
+    found = from_requirements(path).merged()
+    assert [str(wish) for wish in found.wishes] == ['bitsandbytes==0.41.1; platform_system != "Windows"']
+    assert found.python == "3.10"
+    windows = [note for note in found.notes if "its file is for win_amd64, not Linux" in note]
+    assert len(windows) == 2
+    assert f"Python 3.10: the files of exllama 0.0.10+cu117 ({path}:4) are for it alone" in found.notes
+
+
+def test_wheels_for_several_pythons_name_none(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("".join(f"https://x.org/one-1-cp{n}-cp{n}-linux_x86_64.whl\n" for n in (310, 311)))
+    assert from_requirements(path).merged().python is None
 
 
 def test_a_file_that_another_names_and_is_not_there_is_told_with_its_line_and_the_rest_is_read(

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
-from builder.core.versions import newest_first, pinned, release, requirement
+from builder.core.versions import newest_first, pinned, release, requirement, without_marker
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -623,3 +623,29 @@ def test_the_index_of_another_build_gives_way_to_that_of_the_build_that_is_taken
     assert old.cell.index == (named[1], f"{mine}cu126")
     (new, *_) = proposals("torch==2.8.0", gpus=("12.0",), index=named)
     assert (new.cell.frameworks, new.cell.index) == (("torch==2.8.0",), named)
+
+
+def test_markers_that_hold_together_are_one_requirement_and_another_systems_line_is_told() -> None:
+    asked = reading.from_arguments(
+        ["jax==0.10.2", "jax[cuda12]==0.10.2; sys_platform != 'darwin'", "jax-mps; sys_platform == 'darwin'"]
+    )
+    (jax,), beside = split(asked)
+    assert str(without_marker(jax.parsed)) == "jax[cuda12]==0.10.2"
+    assert jax.holds("3.12")
+    assert beside == ()
+    (note,) = asked.notes
+    assert "not for Linux on x86_64 by their markers, left out: jax-mps" in note
+
+
+def test_a_framework_of_the_bases_cuda_stands_beside_one_that_carries_its_own() -> None:
+    """TensorFlow 1.15 finds CUDA 10.0 in the base; two copies of cuDNN are the true reason against 1.3.1."""
+    asked = {
+        text: tuple(reading.from_arguments(["tensorflow<2", text]).wishes)
+        for text in ("torch==1.3.1", "torch==1.5.0")
+    }
+    found = search(Demand(frameworks=asked["torch==1.5.0"], gpus=("RTX2070",)), enough=1)
+    assert found.possible[0].cell.base.name.endswith("nvidia/cuda:10.0-cudnn7-runtime-ubuntu18.04")
+    assert found.possible[0].cell.cuda.provider == "base"
+    refused = search(Demand(frameworks=asked["torch==1.3.1"], gpus=("RTX2070",)), enough=1).refused
+    said = [one.message for one in check(refused[0], suggest=False) if one.outcome is Outcome.IMPOSSIBLE]
+    assert [text.partition(":")[0] for text in said] == ["2 copies of cuDNN"]

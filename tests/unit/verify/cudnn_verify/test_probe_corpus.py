@@ -1228,6 +1228,18 @@ FRAME = '  File "/venv/lib/python3.11/site-packages/{}/core.py", line 7, in <mod
             "package-pin-mismatch",
             'pip install "numpy<2"',
         ),
+        (
+            "ModuleNotFoundError: No module named 'tensorflow.contrib.layers'",
+            "package-pin-mismatch",
+            'pip install "tensorflow<2"',
+        ),
+        (
+            "AttributeError: module 'tensorflow' has no attribute 'placeholder'",
+            "package-pin-mismatch",
+            'pip install "tensorflow<2"',
+        ),
+        # PyTorch is chosen by CUDA and the card, and the newest is the one without the module
+        ("ModuleNotFoundError: No module named 'torch._six'", "package-pin-mismatch", None),
         # not on record: of two packages of nothing but Python both are renewed
         (
             FRAME.format("peft") + "ImportError: cannot import name 'Foo' from 'transformers'",
