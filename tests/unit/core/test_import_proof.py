@@ -555,6 +555,51 @@ def test_a_module_that_a_package_never_says_is_none_that_it_adds(more, lacked) -
     assert lacks("from giver._six import container_abcs\n", files) == []
 
 
+STAR_OF_TWO = "_a = b = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("star", "name", "is_lacking"),
+    [
+        (STAR_OF_TWO, "b", False),
+        (STAR_OF_TWO, "_a", True),
+        (STAR_OF_TWO + "__all__ = ['_a']\n", "_a", False),
+        (STAR_OF_TWO + "__all__ = ['_a']\n", "b", True),
+        (STAR_OF_TWO + "__all__ = f()\n", "_a", False),
+        (STAR_OF_TWO + "globals().update(f())\n", "_a", False),
+    ],
+)
+def test_a_star_brings_what_all_lists_or_no_name_that_begins_with_an_underscore(
+    star, name, is_lacking
+) -> None:
+    """As of pymongo 4.9, whose ``pymongo.cursor`` takes all of another module."""
+    files = {"giver/__init__.py": "from .star import *\n__all__ = ['b']\n", "giver/star.py": star}
+    assert lacks(f"from giver import {name}\n", files) == ([f"giver.{name}"] if is_lacking else [])
+
+
+@pytest.mark.parametrize("star", ["x = 1\n", "from . import core\n__all__ = ['x']\n"])
+def test_a_module_is_executed_by_its_package_beside_a_star_that_brings_no_such_name(star) -> None:
+    """As motor 3.5, whose package takes all of one module where tornado is, and another takes ``core`` of it."""
+    taker = {
+        "taker/__init__.py": "try:\n    import tornado\nexcept ImportError:\n    tornado = None\nelse:\n"
+        "    from .star import *\nfrom . import user\n",
+        "taker/star.py": star,
+        "taker/user.py": "from . import core\n",
+        "taker/core.py": "from giver import gone\n",
+    }
+    assert [(one.lacked, one.aside) for one in proof(taker, "x = 1\n")] == [("giver.gone", False)]
+
+
+def test_a_name_that_a_star_brings_may_be_another_thing_than_the_module() -> None:
+    taker = {
+        "taker/__init__.py": "from .star import *\nfrom . import _user\n",
+        "taker/star.py": "_core = core = 1\n",
+        "taker/_user.py": "from . import core\n",
+    }
+    taker |= {"taker/core.py": "from giver import gone\n"}
+    assert [(one.lacked, one.aside) for one in proof(taker, "x = 1\n")] == [("giver.gone", True)]
+
+
 def test_a_name_with_which_a_submodule_is_meant_as_well_may_be_either() -> None:
     """As ``estimator`` of TensorFlow 1.14: another package, and a module beside it."""
     files = {"giver/__init__.py": "from giver.other import sub\n", "giver/other/__init__.py": ""}
