@@ -637,6 +637,50 @@ def test_what_a_function_says_that_looks_for_a_module_decides(way) -> None:
     assert lacked("absent", "not is_it_there()") == ["giver.gone"]
 
 
+HAS = "import importlib.metadata\nimport importlib.util\ndef has(name, version=False):\n"
+SPEC = "    there = importlib.util.find_spec(name) is not None\n"
+HAS_PACKAGE = {
+    "version": HAS + SPEC + "    told = 'N/A'\n    if there:\n        try:\n"
+    "            told = importlib.metadata.version(name)\n        except E:\n            there = False\n"
+    "        logger.debug(f'{told}')\n    if version:\n        return there, told\n    else:\n        return there\n",
+    "metadata": HAS
+    + SPEC
+    + "    if there:\n        try:\n            _ = importlib.metadata.metadata(name)\n"
+    "            return True\n        except importlib.metadata.PackageNotFoundError:\n            return False\n",
+}
+HAS_NOT_SAID = {
+    "two": HAS + SPEC + "    return there, 'N/A'\n",
+    "another": HAS + SPEC + "    name = 'other'\n    return there\n",
+    "more": HAS + SPEC + "    there = f(there)\n    return there\n",
+    "always": HAS + SPEC + "    return True\n",
+    "anew": HAS_PACKAGE["version"] + "def has(name):\n    return f()\n",
+    "raises": HAS + SPEC + "    try:\n        f()\n    except E:\n        there = False\n    return there\n",
+}
+
+
+@pytest.mark.parametrize("way", [*HAS_PACKAGE, *HAS_NOT_SAID])
+def test_a_function_that_says_whether_a_package_is_installed_decides(way) -> None:
+    """As transformers 4.45 does, which takes ``quantize_`` of torchao where there is a torchao."""
+
+    def lacked(name: str, test: str) -> list[str]:
+        says = f"_has = has({name!r})\ndef is_there():\n    return _has\n"
+        main = f"from taker.look import is_there\nif {test}:\n    from giver import gone\n"
+        look = (HAS_PACKAGE | HAS_NOT_SAID)[way] + says
+        return lacks(
+            {"taker/__init__.py": main, "taker/look.py": look},
+            "here = 1\n",
+            more={"other_name/__init__.py": ""},
+            whole=True,
+        )
+
+    known = way in HAS_PACKAGE
+    assert lacked("giver", "is_there()") == (["giver.gone"] if known else [])
+    assert lacked("giver", "not is_there()") == []
+    assert lacked("absent", "is_there()") == []
+    assert lacked("absent", "not is_there()") == (["giver.gone"] if known else [])
+    assert lacked("other_name", "is_there()") == lacked("other_name", "not is_there()") == []
+
+
 def test_functions_that_ask_each_other_decide_nothing() -> None:
     source = "def is_a():\n    return is_b()\ndef is_b():\n    return is_a()\nif is_a():\n    from giver import gone"
     assert lacks(source, "here = 1\n", whole=True) == []
