@@ -126,6 +126,8 @@ class UnknownValueError(Exception):
 _PARSERS = {"parse", "parse_version", "Version", "LooseVersion", "StrictVersion", "digit_version", "V"}
 _PARTS = {"major", "minor", "micro", "release", "base_version", "public"}
 _LEAVES = {"of", "installed", "library", "found", "result"}
+_OF_PACKAGE = ("found", "installed")
+"""Leaves that are not None if a module is there, and a distribution of its name."""
 _UNKNOWN: Expression = ["?"]
 
 
@@ -224,6 +226,8 @@ class ExpressionReader:
         self, module: Callable[[tuple[str, ...]], set[str]], shadowed: Callable[[str], bool]
     ) -> None:
         self.names: dict[str, Expression] = {}
+        self.askers: set[str] = set()
+        """Functions of the source that say whether the package of a name is installed."""
         self.module, self.shadowed = module, shadowed
 
     def read(self, node: ast.expr) -> Expression | None:
@@ -280,7 +284,7 @@ class ExpressionReader:
         if name in _PARSERS and len(node.args) == 1 and not node.keywords:
             inner = self.read(first)
             return ["version", inner] if inner is not None else None
-        if name == "version" and isinstance(first, ast.Constant):
+        if (name == "version" or name in self.askers) and isinstance(first, ast.Constant):
             return self._installed(node, first)
         if name in FINDERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
             return ["library", first.value]
@@ -293,6 +297,10 @@ class ExpressionReader:
         return None
 
     def _installed(self, node: ast.Call, first: ast.Constant) -> Expression | None:
+        if isinstance(node.func, ast.Name) and node.func.id in self.askers and isinstance(first.value, str):
+            alone = len(node.args) == 1 and not node.keywords and not self.shadowed(node.func.id)
+            every = [["is not", [kind, first.value], ["const", None]] for kind in _OF_PACKAGE]
+            return ["all", *every] if alone and first.value.isidentifier() else None
         names = self.module(names_in(node.func))
         asked = bool(names) and names <= METADATA and isinstance(first.value, str)
         return ["installed", first.value] if asked else None
@@ -325,6 +333,89 @@ METADATA = {
     for name in names
 }
 """Functions that raise for a distribution that is not installed."""
+
+
+def asks_for_package(own: ast.FunctionDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
+    """Whether a function's result is true if its first argument is the name of a module that is there and of
+    a distribution that is installed, and false if there is no such module; as ``_is_package_available`` of
+    transformers. ``module`` as that of :class:`ExpressionReader`.
+    """
+    args = own.args
+    if len(args.args) != len(args.defaults) + 1 or args.posonlyargs or args.kwonlyargs or args.vararg:
+        return False
+    if args.kwarg or own.decorator_list:
+        return False
+    first, *others = (one.arg for one in args.args)
+    try:
+        for found in (True, False):
+            names: dict[str, Any] = {}
+            run = _PackageRun(first, names, found, module)
+            names |= {name: run.value(one) for name, one in zip(others, args.defaults, strict=True)}
+            answer = run.result(own.body)
+            if answer not in ({True} if found else {False, None, ...}):
+                return False
+    except UnknownValueError:
+        return False
+    return True
+
+
+class _PackageRun:
+    """A run of a function whose argument ``first`` names a package that is ``found``, or is not.
+
+    Each method raises UnknownValueError for what it does not know.
+    """
+
+    def __init__(
+        self, first: str, names: dict[str, Any], found: bool, module: Callable[[tuple[str, ...]], set[str]]
+    ) -> None:
+        self.first, self.names, self.found, self.module = first, names, found, module
+
+    def result(self, body: Sequence[ast.stmt]) -> Any:
+        """What the statements return; ``...`` if they do not."""
+        for statement in body:
+            answer: Any = ...
+            match statement:
+                case ast.Expr(value=ast.Constant()):
+                    pass
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger")))):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)], value=given) if name != self.first:
+                    self.names[name] = self.value(given)
+                case ast.If(test=test, body=then, orelse=other):
+                    answer = self.result(then if self.value(test) else other)
+                case ast.Try(body=tried, orelse=then, finalbody=[]):  # nothing raises that value() knows
+                    answer = self.result([*tried, *then])
+                case ast.Return(value=given) if given is not None:
+                    return self.value(given)
+                case _:
+                    raise UnknownValueError
+            if answer is not ...:
+                return answer
+        return ...
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=None | bool() | str() as found):
+                return found
+            case ast.Name(id=name) if name in self.names:
+                return self.names[name]
+            case ast.Compare(
+                left=ast.Call(func=function, args=[ast.Name(id=asked)], keywords=[]),
+                ops=[ast.IsNot()],
+                comparators=[ast.Constant(value=None)],
+            ) if asked == self.first and self.module(names_in(function)) == {"importlib.util.find_spec"}:
+                return self.found
+            case ast.Call(func=function, args=[ast.Name(id=asked)], keywords=[]) if (
+                self.found and asked == self.first
+            ):
+                names = self.module(names_in(function))
+                if names and names <= METADATA:
+                    return "installed"
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return not self.value(operand)
+            case _:
+                pass
+        raise UnknownValueError
 
 
 FINDERS = {"find_library", "_find_library"}

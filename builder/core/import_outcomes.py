@@ -187,7 +187,8 @@ class Outcomes:
         itself = to == (one.module, one.name)
         if given is not None and one.name in given.names and not itself:
             return
-        if self.every.there(inner) and (given is None or itself or not given.stars):
+        stars = given.stars if given is not None and not itself else ()
+        if self.every.there(inner) and all(self.every.by_star(star, one.name) is False for star in stars):
             outcome.executed.append(inner)
 
     def _guarded(self, module: str, found: ModuleNames, guard: Guard, outcome: Executed, depth: int) -> None:

@@ -286,7 +286,7 @@ class ImportSet:
         else:
             inner = seen | {(module, name)}
             stars = (star for star in found.stars if (star, name) not in inner)
-            answers = [self._by_star(star, name, inner) for star in stars]
+            answers = [self.by_star(star, name, inner) for star in stars]
             answer = True if True in answers else None if None in answers else False
         return None if answer and found.lazy else answer
 
@@ -311,11 +311,14 @@ class ImportSet:
             text in other.tables.get(table, ()) for other, table, text in others if other is not None
         )
 
-    def _by_star(self, module: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
-        """Whether ``from module import *`` may give a name."""
+    def by_star(self, module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool | None:
+        """Whether ``from module import *`` may give a name: of a module without ``__all__`` none that begins
+        with ``_``."""
         found = self.names(module)
         if found is not None and found.public is not None and not found.anything:
             return name in found.public
+        if found is not None and name.startswith("_") and not found.anything and "__all__" not in found.names:
+            return False
         return self.has(module, name, seen)
 
     def unsaid(self, module: str, name: str, taker: str) -> bool:
@@ -340,7 +343,7 @@ class ImportSet:
         owner = self.owner(star)
         if owner is not None and self.is_compiled(star):
             return self.compiled(owner, star, name) is False
-        return self._by_star(star, name, frozenset({(module, name)})) is False
+        return self.by_star(star, name, frozenset({(module, name)})) is False
 
     def lacks_module(self, module: str) -> str | None:
         """The part of a module's name that is certainly not there."""

@@ -85,6 +85,7 @@ class Bindings:
     def bind(self, name: str, target: Target | None = None, pythons: int = 0) -> None:
         """Note that a name is bound; ``target``: by an import, on these Pythons for certain."""
         self.values.names.pop(name, None)
+        self.values.askers.discard(name)
         if self.shadows:
             self.shadows[-1].add(name)
             return

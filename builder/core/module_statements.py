@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core import python_names
-from builder.core.decided_tests import METADATA, asks, decided, settled
+from builder.core.decided_tests import METADATA, asks, asks_for_package, decided, settled
 from builder.core.lazy_names import maker_of
 from builder.core.module_bindings import Bindings, Target
 from builder.core.module_ends import (
@@ -322,6 +322,13 @@ class StatementWalk:
         if not self.bound.shadows and not self.bound.never:
             self.defined[statement.name] = statement
         self.bound.bind(statement.name)
+        known = self.bound.once(statement.name) and not self.bound.shadows
+        if (
+            known
+            and isinstance(statement, ast.FunctionDef)
+            and asks_for_package(statement, self.bound.dotted)
+        ):
+            self.bound.values.askers.add(statement.name)
 
     def class_(self, statement: ast.ClassDef, pythons: int) -> None:
         for whole in map(names_in, statement.bases):

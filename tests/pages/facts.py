@@ -183,7 +183,13 @@ def _tags(facts: Facts) -> str:
 
 
 def _bad(facts: Facts) -> str:
-    rows = ((row.id, " and ".join(row.when), row.outcome, row.message, row.remedy) for row in facts.bad)
+    rows: list[Sequence[str]] = []
+    for row in facts.bad:
+        named = " or ".join(row.ends)
+        always = row.outcome == "impossible"
+        when = (*row.when, *([f"imports {named}"] if named and always else []))
+        outcome = row.outcome if always or not named else f"{row.outcome}; impossible if imports {named}"
+        rows.append((row.id, " and ".join(when), outcome, row.message, row.remedy))
     return as_table("Known bad", ("id", "when", "outcome", "what happens", "remedy"), rows)
 
 

@@ -555,6 +555,51 @@ def test_a_module_that_a_package_never_says_is_none_that_it_adds(more, lacked) -
     assert lacks("from giver._six import container_abcs\n", files) == []
 
 
+STAR_OF_TWO = "_a = b = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("star", "name", "is_lacking"),
+    [
+        (STAR_OF_TWO, "b", False),
+        (STAR_OF_TWO, "_a", True),
+        (STAR_OF_TWO + "__all__ = ['_a']\n", "_a", False),
+        (STAR_OF_TWO + "__all__ = ['_a']\n", "b", True),
+        (STAR_OF_TWO + "__all__ = f()\n", "_a", False),
+        (STAR_OF_TWO + "globals().update(f())\n", "_a", False),
+    ],
+)
+def test_a_star_brings_what_all_lists_or_no_name_that_begins_with_an_underscore(
+    star, name, is_lacking
+) -> None:
+    """As of pymongo 4.9, whose ``pymongo.cursor`` takes all of another module."""
+    files = {"giver/__init__.py": "from .star import *\n__all__ = ['b']\n", "giver/star.py": star}
+    assert lacks(f"from giver import {name}\n", files) == ([f"giver.{name}"] if is_lacking else [])
+
+
+@pytest.mark.parametrize("star", ["x = 1\n", "from . import core\n__all__ = ['x']\n"])
+def test_a_module_is_executed_by_its_package_beside_a_star_that_brings_no_such_name(star) -> None:
+    """As motor 3.5, whose package takes all of one module where tornado is, and another takes ``core`` of it."""
+    taker = {
+        "taker/__init__.py": "try:\n    import tornado\nexcept ImportError:\n    tornado = None\nelse:\n"
+        "    from .star import *\nfrom . import user\n",
+        "taker/star.py": star,
+        "taker/user.py": "from . import core\n",
+        "taker/core.py": "from giver import gone\n",
+    }
+    assert [(one.lacked, one.aside) for one in proof(taker, "x = 1\n")] == [("giver.gone", False)]
+
+
+def test_a_name_that_a_star_brings_may_be_another_thing_than_the_module() -> None:
+    taker = {
+        "taker/__init__.py": "from .star import *\nfrom . import _user\n",
+        "taker/star.py": "_core = core = 1\n",
+        "taker/_user.py": "from . import core\n",
+    }
+    taker |= {"taker/core.py": "from giver import gone\n"}
+    assert [(one.lacked, one.aside) for one in proof(taker, "x = 1\n")] == [("giver.gone", True)]
+
+
 def test_a_name_with_which_a_submodule_is_meant_as_well_may_be_either() -> None:
     """As ``estimator`` of TensorFlow 1.14: another package, and a module beside it."""
     files = {"giver/__init__.py": "from giver.other import sub\n", "giver/other/__init__.py": ""}
@@ -590,6 +635,50 @@ def test_what_a_function_says_that_looks_for_a_module_decides(way) -> None:
     assert lacked("giver", "not is_it_there()") == []
     assert lacked("absent", "is_it_there()") == []
     assert lacked("absent", "not is_it_there()") == ["giver.gone"]
+
+
+HAS = "import importlib.metadata\nimport importlib.util\ndef has(name, version=False):\n"
+SPEC = "    there = importlib.util.find_spec(name) is not None\n"
+HAS_PACKAGE = {
+    "version": HAS + SPEC + "    told = 'N/A'\n    if there:\n        try:\n"
+    "            told = importlib.metadata.version(name)\n        except E:\n            there = False\n"
+    "        logger.debug(f'{told}')\n    if version:\n        return there, told\n    else:\n        return there\n",
+    "metadata": HAS
+    + SPEC
+    + "    if there:\n        try:\n            _ = importlib.metadata.metadata(name)\n"
+    "            return True\n        except importlib.metadata.PackageNotFoundError:\n            return False\n",
+}
+HAS_NOT_SAID = {
+    "two": HAS + SPEC + "    return there, 'N/A'\n",
+    "another": HAS + SPEC + "    name = 'other'\n    return there\n",
+    "more": HAS + SPEC + "    there = f(there)\n    return there\n",
+    "always": HAS + SPEC + "    return True\n",
+    "anew": HAS_PACKAGE["version"] + "def has(name):\n    return f()\n",
+    "raises": HAS + SPEC + "    try:\n        f()\n    except E:\n        there = False\n    return there\n",
+}
+
+
+@pytest.mark.parametrize("way", [*HAS_PACKAGE, *HAS_NOT_SAID])
+def test_a_function_that_says_whether_a_package_is_installed_decides(way) -> None:
+    """As transformers 4.45 does, which takes ``quantize_`` of torchao where there is a torchao."""
+
+    def lacked(name: str, test: str) -> list[str]:
+        says = f"_has = has({name!r})\ndef is_there():\n    return _has\n"
+        main = f"from taker.look import is_there\nif {test}:\n    from giver import gone\n"
+        look = (HAS_PACKAGE | HAS_NOT_SAID)[way] + says
+        return lacks(
+            {"taker/__init__.py": main, "taker/look.py": look},
+            "here = 1\n",
+            more={"other_name/__init__.py": ""},
+            whole=True,
+        )
+
+    known = way in HAS_PACKAGE
+    assert lacked("giver", "is_there()") == (["giver.gone"] if known else [])
+    assert lacked("giver", "not is_there()") == []
+    assert lacked("absent", "is_there()") == []
+    assert lacked("absent", "not is_there()") == (["giver.gone"] if known else [])
+    assert lacked("other_name", "is_there()") == lacked("other_name", "not is_there()") == []
 
 
 def test_functions_that_ask_each_other_decide_nothing() -> None:

@@ -408,7 +408,8 @@ def _bad_pairs(
             values = (*met, *filter(None, late), of_row)
             ended = any(f"{one}.".startswith(f"{module}.") for one in imports for module in row.ends)
             outcome = Outcome.IMPOSSIBLE if ended else Outcome(row.outcome)
-            yield Finding(outcome, f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
+            if ended or not row.ends or outcome is not Outcome.IMPOSSIBLE:
+                yield Finding(outcome, f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 
 
 def _met(

@@ -95,7 +95,8 @@ class BadRow(Row):
     built: tuple[str, ...] = ()
     """Packages without a wheel: a cell that has all of them ``from-source`` is not concerned."""
     ends: tuple[str, ...] = ()
-    """Modules whose import ends: for a cell that imports one, or one below it, it is impossible."""
+    """Modules whose import ends: for a cell that imports one, or one below it, it is impossible; a row that
+    is so itself is of such a cell alone."""
     says: str | None = None
     """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
 

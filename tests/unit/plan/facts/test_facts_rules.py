@@ -439,6 +439,23 @@ def test_a_module_of_a_row_that_the_cell_imports(make, imports, worst) -> None:
     assert outcome(check(cell, suggest=False), "known-bad") is worst
 
 
+@pytest.mark.parametrize(
+    ("imports", "release", "is_told"),
+    [
+        ((), "2.15.0", False),
+        (("tensorflow.keras.layers",), "2.15.0", False),
+        (("tensorflow.keras.wrappers.scikit_learn:KerasClassifier",), "2.15.0", True),
+        (("tensorflow.keras.wrappers.scikit_learn:KerasClassifier",), "2.12.0", False),
+    ],
+)
+def test_a_row_of_a_module_alone_is_of_a_cell_that_imports_it(make, imports, release, is_told) -> None:
+    cell = make(
+        f"tensorflow-cpu=={release}", python="3.10", base="example.org/any:1", cuda="none", imports=imports
+    )
+    found = [one for one in check(cell, suggest=False) if "tensorflow-2.13-scikit-learn" in one.message]
+    assert [one.outcome for one in found] == [Outcome.IMPOSSIBLE] * is_told
+
+
 def test_json_of_a_finding_is_plain(make) -> None:
     cell = make("tensorflow==2.19.1", python="3.10", base="nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04")
     document = json.loads(json.dumps([finding.as_json() for finding in check(cell)]))
