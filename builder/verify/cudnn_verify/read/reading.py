@@ -346,8 +346,8 @@ def read_text_given(text):
 def _kind_of_json(data):
     try:
         json.loads(data.decode("utf-8-sig", "replace"))
-    except ValueError:
-        return "JSON that ends early, or text after a brace"
+    except (ValueError, RecursionError):
+        return "JSON that ends early, is nested too deep, or has text after a brace"
     return "JSON, and no notebook or report of a known form"
 
 
@@ -356,5 +356,5 @@ def _has_records(data):
     lines = data.splitlines()[:3]
     try:
         return len([json.loads(line.decode("utf-8")) for line in lines]) > 1
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
