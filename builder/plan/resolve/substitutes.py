@@ -133,9 +133,10 @@ def nearest_demand(
         other = _nearest(plain, sources, only=_on_the_default_index)
     if other is None or other.proposal.unasked is not None:
         return found
-    cell = other.proposal.cell
+    cell, silent = other.proposal.cell, found.proposal.unasked
     swapped = [one for one in swapped if one.asked.holds(cell.python, cell.platform)]
-    return replace(other, changes=tuple(joined([*swapped, *other.changes])))
+    moved = (replace(one, reason=one.reason or silent) for one in other.changes)
+    return replace(other, changes=tuple(joined([*swapped, *moved])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -419,6 +419,21 @@ def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(mo
     ]
 
 
+def test_a_release_that_moves_for_the_sake_of_a_silent_index_says_so(monkeypatch) -> None:
+    """CosyVoice: ONNX Runtime for CUDA 11 fits PyTorch 2.3 in the build of PyTorch's index alone."""
+
+    def solved(proposal, _index, _driver, **_options):
+        silent = "https://index.example did not answer" if "+" in str(proposal.cell.frameworks) else None
+        return replace(proposal, unasked=silent), ()
+
+    monkeypatch.setattr(substitutes, "solved", solved)
+    asked = demanded("onnxruntime-gpu==1.18.0", "torch==2.3.1")
+    found = substitutes.nearest_demand(asked, Listed({}), {})
+    assert found is not None
+    assert found.proposal.unasked is None
+    assert [one.reason for one in found.changes] == ["https://index.example did not answer"]
+
+
 def test_a_release_that_the_rules_name_is_taken_and_not_left_out(monkeypatch) -> None:
     monkeypatch.setattr(substitutes, "solved", lambda proposal, *_, **__: (replace(proposal, wheels=1), ()))
     found = substitutes.nearest_demand(demanded("torch==2.10.0", "torchcodec>=0.9.1"), Listed(), {})
