@@ -12,6 +12,7 @@ import pytest
 from packaging.version import Version
 from pages import diagnose_score
 
+from builder.core.versions import at_least, key
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import from_arguments
 from builder.plan.resolve.solve import Demand, search, split
@@ -411,3 +412,17 @@ def test_the_index_for_a_card_has_a_build_with_code_for_it(capability):
     every = [row for row in Releases().builds("torch", None) if row["archs"]]
     newest = next(row for row in every if (row["variant"] == index if index else row["default"]))
     assert serves(newest, remedies.capability)
+
+
+@pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
+def test_the_pytorch_for_an_old_glibc_is_the_newest_on_record_for_it(python):
+    line = "ImportError: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by libtorch_cpu.so)"
+    here = TextFacts([])
+    here.python = python
+    remedies = Remedies(here, {"matched": line, "line": line}, ["torch"])
+    fits = [
+        row.version
+        for row in load().table("torch").rows
+        if row.default and python in row.python and row.glibc is not None and at_least("2.17", row.glibc)
+    ]
+    assert PACKAGE_FACTS["torch-of-old-libc"](remedies) == f"torch=={max(fits, key=key)}"
