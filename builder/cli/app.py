@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer._completion_shared import get_completion_script, install
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -153,6 +152,8 @@ def _complete(option: str, shell: str) -> int:
     """Completion for a shell by its name, whichever this one is; Typer itself takes no name."""
     if shell not in _SHELLS:
         return failed(f"{option} {shell}: there is completion for none but {', '.join(_SHELLS)}", None, 2)
+    from typer._completion_shared import get_completion_script, install  # private: nothing else rests on it
+
     about = {"prog_name": "rtbuild", "complete_var": "_RTBUILD_COMPLETE", "shell": shell}
     if option == "--show-completion":
         typer.echo(get_completion_script(**about))
