@@ -28,10 +28,11 @@ from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
+    CondaPackage,
+    add_conda_packages,
     conda_package,
     from_conda,
     from_dockerfile,
-    in_wheels,
     is_dockerfile,
 )
 from builder.plan.resolve.requirements import (
@@ -227,7 +228,7 @@ def _address(table: Mapping[str, Any]) -> str:
 
 
 def _poetry(name: str, value: Any, place: str, found: Wishes) -> None:
-    """One package as Poetry and Pipenv write it: a version, a table, or a table for each marker."""
+    """One package as Poetry, Pipenv and pixi write it: a version, a table, or a table for each marker."""
     if isinstance(value, list):
         for one in value:
             _poetry(name, one, place, found)
@@ -426,21 +427,27 @@ def from_pixi(path: Path) -> Wishes:
     """The packages of ``pixi.toml`` that each environment has, and those for linux-64: conda's told in
     wheels, PyPI's beside them. Those of a feature become a note. Raises UsageError and CellError.
     """
-    text = read_text(path)
-    document, found, conda = _toml(path, text), Wishes(), list[str]()
+    document, found = _toml(path, read_text(path)), Wishes()
+    conda = dict[str, CondaPackage]()
     linux = _table(_table(document, "target", path), "linux-64", path)
     for table in (document, linux):
         for name, value in _table(table, "dependencies", path).items():
+            if isinstance(value, dict) and {"git", "path", "url"} & value.keys():
+                found.leave_out(f"{name} @ {_address(value)}", f"{path}, dependencies")
+                continue
             version = value.get("version") if isinstance(value, dict) else value
             told = version.strip() if isinstance(version, str) else "*"
             exact = re.fullmatch(r"(\d[\w.]*?)(?:\.\*)?", told)
-            conda.append(f"{name}={exact[1]}" if exact else name + told.strip("*"))
+            try:
+                package = conda_package(f"{name}={exact[1]}" if exact else name + told.strip("*"))
+            except UsageError as problem:
+                raise UsageError(f"{path}: {problem.message}", hint=problem.hint) from problem
+            conda[package.name] = package
         for name, value in _table(table, "pypi-dependencies", path).items():
             _poetry(name, value, f"{path}, pypi-dependencies", found)
     for name in _table(document, "feature", path):
         found.note(str(path), f"[feature.{quoted(name)}]", "not taken over: name its packages beside")
-    if conda:
-        found.take_over(in_wheels(list(map(conda_package, conda)), [], path, text))
+    add_conda_packages(conda, path, found)
     if not found.wishes:
         raise UsageError(f"{path} names no packages", hint="they stand under [dependencies]")
     return found

@@ -320,3 +320,19 @@ def test_the_values_of_a_dockerfiles_variables_are_put_in_as_the_shell_does(tmp_
     said = "\n".join(found.notes)
     assert "f==${LOST}: a variable" in said
     assert "-f https://storage.googleapis.com/jax-releases/jax_releases.html: a page of wheels" in said
+
+
+def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "pixi.toml"
+    path.write_text(
+        '[dependencies]\npython = "3.10.*"\nnodejs = "*"\nmine = {path = "mine"}\n'
+        '[pypi-dependencies]\ntorch = "==2.3.0"\n[feature.test.dependencies]\npytest = "*"\n'
+    )
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.3.0"]
+    assert found.python == "3.10"
+    told = "\n".join(found.notes)
+    assert all(word in told for word in ("nodejs", "mine @ file:mine", "[feature.test]"))
+    path.write_text('[dependencies]\n"[a" = "1"\n')
+    with pytest.raises(UsageError, match=r"pixi\.toml: '\[a=1' is no conda package"):
+        from_file(path)
