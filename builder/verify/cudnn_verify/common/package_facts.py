@@ -886,10 +886,16 @@ _UBUNTU_OF = ((35, "22.04"), (39, "24.04"))
 """(the minor version of its glibc, the release): https://documentation.ubuntu.com/project/release-team/list-of-releases/"""
 
 
+def _glibc_asked(remedies):
+    """The minor version of the newest glibc 2 that a message asks for: 34; None if it names none."""
+    asked = re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))
+    return max(map(int, asked)) if asked else None
+
+
 def _newer_system(remedies):
     """An image with the C library that a message asks for; None where it asks for that of no known one."""
-    asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))]
-    release = next((name for minor, name in _UBUNTU_OF if asked and max(asked) <= minor), None)
+    asked = _glibc_asked(remedies)
+    release = next((name for minor, name in _UBUNTU_OF if asked and asked <= minor), None)
     return release and "ubuntu:" + release
 
 
@@ -897,13 +903,13 @@ def _torch_of_old_libc(remedies):
     """The last PyTorch whose wheels are for glibc 2.17, where a message asks for a glibc up to 2.28:
     https://github.com/pytorch/pytorch/issues/123649
     """
-    asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))]
+    asked = _glibc_asked(remedies)
     python = numbers(remedies.here.python) or (3, 9)
     fits = (
         remedies.framework == "torch" and (3, 9) <= python[:2] <= (3, 13) and remedies.driver_serves((12, 4))
     )
     away = {"windows", "aarch64", "jetson", "macos"} & remedies.here.places
-    return "torch==2.6.0" if fits and asked and max(asked) <= 28 and not away else None
+    return "torch==2.6.0" if fits and asked and asked <= 28 and not away else None
 
 
 _TORCH_RAISES = ("RuntimeError: CUDA error:", "torch.AcceleratorError: CUDA error:")

@@ -127,13 +127,17 @@ class TextReading(object):
         start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
         if start == b"{" and (size is None or size <= _NOTEBOOK):
             data = head + stream.read(_NOTEBOOK)
-            if self._document(name, data):
+            document = _parsed(data)
+            if self._document(name, document):
                 if "notebook" in self.places and path is not None:
                     self.written.append(("a notebook", "--notebook", path))
                 return
             # half a notebook, or a record a line: the strings, without the escapes of JSON
             if not _has_records(data):
-                self.notes.append("%s is %s: read as text" % (name, _kind_of_json(data)))
+                kind = "JSON, and no notebook or report of a known form"
+                if document is None:
+                    kind = "JSON that ends early, is nested too deep, or has text after a brace"
+                self.notes.append("%s is %s: read as text" % (name, kind))
             for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
                 data = data.replace(old, new)
             self._lines(name, [data])
@@ -186,12 +190,8 @@ class TextReading(object):
                 return
             piece = stream.read(_CHUNK)
 
-    def _document(self, name, data):
-        """True if the text is one JSON document that is understood."""
-        try:
-            document = json.loads(data.decode("utf-8-sig", "replace"))
-        except (ValueError, RecursionError):
-            return False
+    def _document(self, name, document):
+        """True if a JSON document is understood; None is no document."""
         cells = document.get("cells") if isinstance(document, dict) else None
         if isinstance(cells, list):
             metadata = document.get("metadata")
@@ -343,18 +343,15 @@ def read_text_given(text):
     return reading
 
 
-def _kind_of_json(data):
+def _parsed(data):
+    """The JSON document that a text is; None if it is none, or nested too deep."""
     try:
-        json.loads(data.decode("utf-8-sig", "replace"))
+        return json.loads(data.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
-        return "JSON that ends early, is nested too deep, or has text after a brace"
-    return "JSON, and no notebook or report of a known form"
+        return None
 
 
 def _has_records(data):
     """Whether each of the first lines is a JSON document of its own, as in the log that Docker keeps."""
     lines = data.splitlines()[:3]
-    try:
-        return len([json.loads(line.decode("utf-8")) for line in lines]) > 1
-    except (ValueError, RecursionError):
-        return False
+    return len(lines) > 1 and None not in map(_parsed, lines)

@@ -22,8 +22,10 @@ from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.common.tables import Releases, read_facts, read_frameworks
 from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
 from builder.verify.cudnn_verify.page import render_diagnosis
-from builder.verify.cudnn_verify.read.diagnosis import diagnose
+from builder.verify.cudnn_verify.read.diagnosis import _TOGETHER, diagnose
+from builder.verify.cudnn_verify.read.fact_faults import first_branch
 from builder.verify.cudnn_verify.read.reading import TextReading, read_text_given
+from builder.verify.cudnn_verify.read.signatures import read_signatures
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 HERE = Path(__file__).parent
@@ -426,3 +428,16 @@ def test_the_pytorch_for_an_old_glibc_is_the_newest_on_record_for_it(python):
         if row.default and python in row.python and row.glibc is not None and at_least("2.17", row.glibc)
     ]
     assert PACKAGE_FACTS["torch-of-old-libc"](remedies) == f"torch=={max(fits, key=key)}"
+
+
+def test_the_first_driver_branch_for_a_card_is_that_of_the_rules():
+    rows = [(one, row.since) for row in load().architectures if row.since for one in row.capabilities]
+    told = {card: first_branch(numbers(card)) for card, _ in rows}
+    wanted = {card: int(since.partition(".")[0]) for card, since in rows}
+    assert told.pop("12.1") >= wanted.pop("12.1")  # GB10's own machines came with a later branch
+    assert told == wanted
+
+
+def test_facts_that_contradict_each_other_have_the_causes_of_their_signatures():
+    told = {(need, cause) for one in read_signatures() for need in one.needs for cause in one.causes[:1]}
+    assert set(_TOGETHER) <= told
