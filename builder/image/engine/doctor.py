@@ -197,14 +197,15 @@ class _Noting(Client):
 
 def network(mirrors: Mapping[str, str]) -> list[AskedHosts]:
     """Ask each service of a build for something small, within some seconds, at once."""
-    kinds: list[tuple[str, str, Callable[[_Noting], object]]] = []
     # imported here: `doctor` without --network asks none of them
     from builder.plan.facts.rules import choices
     from builder.plan.facts.tables import load
 
     settings = Index.from_user().settings
     own = "index-url or extra-index-url of pip, UV_DEFAULT_INDEX or UV_INDEX of uv"
-    kinds += (("package index", own, partial(_files, url, "packaging")) for url in settings.all)
+    kinds: list[tuple[str, str, Callable[[_Noting], object]]] = [
+        ("package index", own, partial(_files, url, "packaging")) for url in settings.all
+    ]
     builds = (way for name in load().frameworks for way in choices(Requirement(name)) if way.index)
     makers: dict[str, tuple[str, str]] = {}
     for way in builds:  # the newest first

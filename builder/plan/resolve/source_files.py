@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+
 from builder.core.documents import parse_json
 from builder.core.errors import UsageError
+from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_conda_packages
@@ -117,7 +120,7 @@ class _Program:
                 self.run(node.body)
             elif isinstance(node, ast.FunctionDef):
                 self.files[node.name] = _named_files(node)
-                if any(_called(one) == "setup" for one in ast.walk(node)):
+                if any(isinstance(one, ast.Call) and called(one) == "setup" for one in ast.walk(node)):
                     self.run(node.body)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.call(node.value)
@@ -140,10 +143,7 @@ class _Program:
             return True
         major = re.search(r"sys\.version_info(?:\[0\]|\.major|\[:\d\])? *(<|<=|==|>=|>|!=) *\(?(\d)", text)
         if major is not None and "3," not in text.partition(major[1])[2]:
-            number = int(major[2])
-            return {"<": number > 3, "<=": number >= 3, "==": number == 3, "!=": number != 3}.get(
-                major[1], number < 3 or (major[1] == ">=" and number == 3)
-            )
+            return SpecifierSet(major[1] + major[2]).contains("3")
         if re.search(r"win32|darwin|Darwin|Windows|'nt'|cygwin", text):
             return "!=" in text or text.startswith("not ")
         return None
@@ -175,7 +175,7 @@ class _Program:
             self.by_test.setdefault(str(text), " and ".join(self.perhaps))
 
     def call(self, node: ast.Call) -> None:
-        if _called(node) == "setup":
+        if called(node) == "setup":
             keywords: dict[str, ast.expr | Any] = {}
             for one in node.keywords:
                 spread = self.value(one.value) if one.arg is None else None
@@ -222,10 +222,11 @@ class _Program:
             case ast.Subscript():
                 table = self.value(node.value)
                 value = table.get(str(self.value(node.slice)), value) if isinstance(table, dict) else value
-            case ast.Call(args=[ast.expr() as only]) if _called(node) in {"list", "sorted", "tuple", "set"}:
+            case ast.Call(args=[ast.expr() as only]) if called(node) in {"list", "sorted", "tuple", "set"}:
                 value = self.value(only)
             case _:
-                files = _named_files(node) or self.files.get(_called(node) or "", [])
+                of_function = self.files.get(called(node), []) if isinstance(node, ast.Call) else []
+                files = _named_files(node) or of_function
                 value = [_OfFile(name) for name in files] or _NOT_READ
         return value
 
@@ -295,12 +296,6 @@ class _OfFile:
     """The lines of a requirements file, by its name, in the place of a list."""
 
     name: str
-
-
-def _called(node: ast.AST) -> str | None:
-    """The name of the function that a call calls, without its module."""
-    function = node.func if isinstance(node, ast.Call) else None
-    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", None)
 
 
 def _named_files(node: ast.AST) -> list[str]:
