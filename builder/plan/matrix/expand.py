@@ -17,7 +17,7 @@ from builder.core.errors import MatrixError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
 from builder.core.versions import canonical, holds, names_of, requirement, without_marker
-from builder.plan.matrix.nodes import Problems, compose, nearest, read
+from builder.plan.matrix.nodes import Problems, compose, decoded, nearest, read
 from builder.plan.matrix.reader import CELL, Reader, Setting
 from builder.plan.matrix.sections import Axes, MatrixDocument, Rule, read_document, read_publish
 from builder.plan.matrix.selection import matches
@@ -440,21 +440,17 @@ def amend(path: Path, replacements: Sequence[Replacement]) -> None:
         text = _added(text, "exclude", [rule], path)
         if one.entry:
             text = _added(text, "include", list(one.entry), path)
-    beside = path.with_name(f".{path.name}.new.yaml")
     try:
-        beside.write_text(text, encoding="utf-8")
-        matrix = load(beside)
+        matrix = _matrix(path, *decoded(path, text.encode()))
     except MatrixError as problem:
         raise UsageError(
             f"{path}: the change would leave a matrix that does not read, so nothing was written:\n{problem}",
             hint="change it by hand: `rtbuild check` prints the cell to paste",
         ) from problem
-    finally:
-        beside.unlink(missing_ok=True)
     gone = {cell.id for cell in matrix.cells if cell.excluded is not None}
     if left := [one.cell for one in replacements if one.cell not in gone]:
         raise UsageError(f"{path}: {', '.join(left)} would not go, so nothing was written")
-    write_whole(path, text.encode("utf-8"), mode=path.stat().st_mode & 0o777)
+    write_whole(path, text.encode(), mode=path.stat().st_mode & 0o777)
 
 
 def _added(text: str, section: str, entry: list[str], path: Path) -> str:

@@ -127,6 +127,11 @@ def read(path: Path) -> tuple[str, Problems]:
         reason = "it is a directory" if path.is_dir() else getattr(error, "strerror", None) or error
         hint = f"its files, each by its name: {path}/*.yaml" if path.is_dir() else None
         raise UsageError(f"cannot read the matrix file {path}: {reason}", hint=hint) from error
+    return decoded(path, data)
+
+
+def decoded(path: Path, data: bytes) -> tuple[str, Problems]:
+    """A matrix bytes, which need not be on the disk yet, as text. Raises MatrixError if they are no text."""
     content = data.removeprefix(codecs.BOM_UTF8)
     text = content.decode(errors="replace")
     problems = Problems(path, text)

@@ -93,3 +93,11 @@ include:
     new = {cell.variant: cell.pip for cell in load(path).cells if cell.excluded is None}
     assert new == {"vision-fixed": ("torchvision==0.25.0",), "eyes-fixed": ("opencv-python-headless",)}
     assert check(path, fix=False) == 0
+
+
+def test_a_matrix_without_a_name_is_mended_too(tmp_path) -> None:
+    """Its name is its file's, and the new text was read from another file."""
+    path = tmp_path / "m.yaml"
+    path.write_text(HEAD.replace("name: m\n", ""))
+    assert check(path) == 0
+    assert [cell.variant for cell in load(path).cells if cell.excluded is None] == [None, "fixed"]
