@@ -6,7 +6,7 @@ import shlex
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -310,27 +310,29 @@ def outdated(
     published = [text for text in things or () if not _is_matrix(text)]
     if key and not published:
         raise UsageError("--key is for published images, and none is named", hint="name a REPOSITORY[:TAG]")
+    if (select or skip) and published and not matrices:
+        raise UsageError("--select and --skip choose among the cells of a matrix, and none is named")
     loaded, cells = ([], []) if published and not matrices else opt.choose(matrices, select, skip)
     registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
     today = Today(registry, note=say)
-    found: dict[str, Outdated] = {}
+    found: list[tuple[str, Outdated]] = []  # cells of two matrices may have one id
     hints: list[str | None] = []
     for matrix in loaded:
-        found |= _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today, hints)
+        found += _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today, hints)
     for text in published:
         say(f"{text}: asking what is newer")
-        found |= _of_images(text, registry, today, verifier)
+        found += _of_images(text, registry, today, verifier)
     if json_:
-        print_json({"schema": 1, "cells": [_document(name, one) for name, one in found.items()]})
+        print_json({"schema": 1, "cells": [_document(name, one) for name, one in found]})
     else:
         show(*_page(found))
     for hint in filter(None, hints):
         say(f"hint: {hint}")
-    changes = [change for one in found.values() for change in one.changes]
+    changes = [change for _, one in found for change in one.changes]
     listed = [change for change in changes if fail_on in {"any", change.kind}]
     if fail_on is None or listed:
         return 1 if listed else 0
-    left_open = any(one.unknown or one.unasked for one in found.values())
+    left_open = any(one.unknown or one.unasked for _, one in found)
     return MissingToolError.exit_code if left_open else 0
 
 
@@ -406,12 +408,12 @@ def _document(cell: str, found: Outdated) -> dict[str, Any]:
     }
 
 
-def _page(found: Mapping[str, Outdated]) -> Iterator[str]:
-    times = Counter(text for one in found.values() for text in one.unknown)
+def _page(found: Sequence[tuple[str, Outdated]]) -> Iterator[str]:
+    times = Counter(text for _, one in found for text in one.unknown)
     shared = {text: count for text, count in times.items() if count > 1}
     for text, count in shared.items():  # no network, and a line of it for each cell would be the whole page
         yield f"unknown for {count} of {len(found)}: {text}"
-    for cell, one in found.items():
+    for cell, one in found:
         yield f"{cell}: {one.summary}" + (f" (Debian's lists of {one.dated})" if one.dated else "")
         for change in one.changes:
             versions = f"{change.locked} → {change.newer}" if change.newer else change.locked

@@ -18,6 +18,7 @@ from builder.core import resources
 from builder.core.errors import CellError, EvidenceError, ImageMissingError, RegistryError
 from builder.core.items import item
 from builder.core.model import Pinned
+from builder.core.versions import canonical
 from builder.plan.facts.reading import BaseTruth
 from builder.plan.lock import LockChange, Outdated, in_order, outdated
 from builder.release.audit import checks
@@ -318,11 +319,12 @@ class Today:
         return replace(found, changes=in_order([*found.changes, *_reports(weighed)]))
 
     def _ask(self, pinned: Pinned, index: tuple[str, ...], beside: str | None = None) -> Outdated:
-        names = {wheel.name for wheel in pinned.wheels}
+        names = {canonical(wheel.name) for wheel in pinned.wheels}
         with self._guard:  # many at a time are asked for in there
             known = self._pages.setdefault(index, {})
             known |= pages(names - known.keys(), self._index.with_extra(index))
-        return outdated(pinned, pages=known, debian=self._debian, registry=self._registry, beside=beside)
+            mine = {name: known[name] for name in names}
+        return outdated(pinned, pages=mine, debian=self._debian, registry=self._registry, beside=beside)
 
 
 def _or_unknown(name: str, ask: Callable[[], Outdated]) -> Outdated:

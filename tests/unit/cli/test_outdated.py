@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ import pytest
 from doubles import small_image
 from doubles.registry import RegistryDouble, serve
 from kept_documents import repository as serve_repository
+from lock_values import lock_cell, lock_pinned, lock_wheel
 from rtbuild_command import called
 
 from builder.cli.commands import audit as module
 from builder.core import resources
 from builder.core.errors import UsageError
+from builder.core.versions import canonical
 from builder.plan.lock import LockChange, Outdated, file, newer_releases
 from builder.plan.matrix import load
 from builder.release.audit import run
@@ -36,7 +39,7 @@ MATRICES = Path(__file__).resolve().parents[3] / "benchmarks" / "matrices"
 def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """What every cell is answered."""
     found: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr(run, "pages", lambda *_: {})
+    monkeypatch.setattr(run, "pages", lambda names, _: dict.fromkeys(names, ()))
     monkeypatch.setattr(run, "outdated", lambda *_, **__: Outdated(changes=(), **{"unknown": (), **found}))
     return found
 
@@ -216,8 +219,50 @@ def test_the_command_is_told_that_takes_what_is_a_matter_of_security(monkeypatch
         LockChange(kind=kind, name=name, locked="1", newer="2")
         for kind, name in (("security", "libssl3"), ("package", "zlib1g"))
     )
-    monkeypatch.setattr(run, "pages", lambda *_: {})
+    monkeypatch.setattr(run, "pages", lambda names, _: dict.fromkeys(names, ()))
     monkeypatch.setattr(run, "outdated", lambda *_, **__: Outdated(changes=changes, unknown=()))
     path = str(MATRICES / "tf.yaml")
     assert called(module.outdated, [path], fail_on="security") == 1
     assert f"`rtbuild lock {path} --upgrade-only libssl3`" in capsys.readouterr().err
+
+
+def test_two_matrices_with_a_cell_of_one_id_are_both_told(
+    answer: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys
+) -> None:
+    """The second one took the first one's place, and with it a security update."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(
+            (MATRICES / "tf.yaml").read_text().replace("name: tf", f"name: {name}")
+        )
+    assert called(module.outdated, ["a.yaml", "b.yaml"], json_=True) == 0
+    cells = [row["cell"] for row in json.loads(capsys.readouterr().out)["cells"]]
+    assert len(cells) == 2 * len(set(cells)) == 6
+
+
+def test_options_that_choose_cells_are_refused_without_a_matrix() -> None:
+    for options in ({"select": ["python=3.11"]}, {"skip": ["python=3.11"]}):
+        with pytest.raises(UsageError, match="choose among the cells of a matrix"):
+            called(module.outdated, ["host.example/team/tf"], **options)
+
+
+def test_an_image_is_answered_by_the_pages_of_its_own_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that were asked for earlier, for another image, made it look answered."""
+    given: list[set[str]] = []
+    asked: list[str] = []
+    monkeypatch.setattr(
+        run,
+        "pages",
+        lambda names, _: (asked.extend(sorted(names)), dict.fromkeys(map(canonical, names), ()))[1],
+    )
+    monkeypatch.setattr(
+        run,
+        "outdated",
+        lambda *_, pages, **__: (given.append(set(pages)), Outdated(changes=(), unknown=()))[1],
+    )
+    today = run.Today(Registry.from_user({}), note=lambda _: None)
+    for names in (["Some_Thing", "numpy"], ["numpy"], ["some.thing"]):
+        wheels = tuple(lock_wheel(name) for name in names)
+        today.of_lock(replace(lock_pinned(lock_cell("c")), wheels=wheels))
+    assert given == [{"some-thing", "numpy"}, {"numpy"}, {"some-thing"}]
+    assert asked == ["numpy", "some-thing"]
