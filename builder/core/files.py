@@ -24,10 +24,11 @@ _PRIVATE = 0o600
 _Read = TypeVar("_Read")
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+def write_whole(path: Path, content: bytes | Callable[[], bytes], *, mode: int = 0o644) -> None:
     """Write beside and rename: a reader sees the old file or the new one. Folders are made.
 
-    ``mode`` is the file's, whatever the umask. Raises OSError, and leaves nothing beside then; what a process
+    A ``content`` that is made out of the file's own is called while no other process writes here. ``mode`` is
+    the file's, whatever the umask. Raises OSError, and leaves nothing beside then; what a process
     that was killed has left there is taken over by the next.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +36,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     with _alone(beside) as file:
         try:
             os.ftruncate(file.fileno(), 0)
-            file.write(content)
+            file.write(content if isinstance(content, bytes) else content())
             file.flush()
             if mode != _PRIVATE:  # some file systems have no modes to change
                 os.fchmod(file.fileno(), mode)

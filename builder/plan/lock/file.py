@@ -6,7 +6,6 @@ wheel and package stands on a line of its own, so that a diff shows what changed
 name is in it, unless the matrix itself names a base by one.
 """
 
-import contextlib
 import enum
 import functools
 import json
@@ -259,9 +258,8 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str,
     no longer has are dropped.
     """
     ids = {cell.id for cell in matrix.cells if cell.excluded is None}
-    cells = {key: entry for key, entry in read_lock(path).items() if key in ids}
-    for key, one in pinned.items():
-        cells[key] = LockEntry(
+    mine = {
+        key: LockEntry(
             inputs=digest_of(one.cell.inputs()),
             platform=one.cell.platform,
             base=one.base,
@@ -270,11 +268,17 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str,
             epoch=one.epoch,
             python=one.python,
         )
-    data = render(matrix.name, cells).encode()
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == data:
-            return cells
-    write_whole(path, data)
+        for key, one in pinned.items()
+    }
+    cells: dict[str, LockEntry] = {}
+
+    def content() -> bytes:
+        nonlocal cells
+        cells = {key: entry for key, entry in read_lock(path).items() if key in ids} | mine
+        return render(matrix.name, cells).encode()
+
+    if content() != (path.read_bytes() if path.exists() else None):
+        write_whole(path, content)  # another process may have put other cells in
     return cells
 
 

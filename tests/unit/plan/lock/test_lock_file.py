@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from pages import model_schemas
 
 from builder.core.errors import UsageError
 from builder.core.model import Base, RootfsBase
+from builder.plan.lock import file
 from builder.plan.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, state, status
 
 if TYPE_CHECKING:
@@ -69,6 +72,28 @@ def test_status() -> None:
     changed = dataclasses.replace(cell, pip=("rich",))
     assert status(changed, lockfile) is LockStatus.STALE
     assert pinned_cell(changed, lockfile) is None
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_two_that_lock_cells_of_one_matrix_at_a_time_lose_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """The other one comes before the lock is written, or while it is."""
+    a, b = lock_cell("a"), lock_cell("b")
+    other = threading.Thread(target=merge, args=(path, lock_matrix(path, a, b), {"b": lock_pinned(b)}))
+    calls = itertools.count(1)
+
+    def interrupted(*given: Any) -> str:
+        text = render(*given)
+        if threading.current_thread() is not other and next(calls) == at:
+            other.start()
+            other.join(0.3)
+        return text
+
+    monkeypatch.setattr(file, "render", interrupted)
+    merge(path, lock_matrix(path, a, b), {"a": lock_pinned(a)})
+    other.join()
+    assert set(read_lock(path)) == {"a", "b"}
 
 
 def merge_in_memory(cell: Any) -> Any:
