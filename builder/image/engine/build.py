@@ -370,7 +370,11 @@ def sweep_passing(images: ImageStore) -> None:
 
 
 def _forget(images: ImageStore, noted: Path) -> None:
-    for name in noted.read_text().splitlines():
+    try:
+        names = noted.read_text().splitlines()
+    except FileNotFoundError:  # another process has just done it
+        return
+    for name in names:
         if name.startswith(f"{RECEIVING}/"):
             images.remove(name)
     noted.unlink(missing_ok=True)

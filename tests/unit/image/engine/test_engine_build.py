@@ -8,11 +8,21 @@ import stat
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from builder.core.errors import CancelledError, CellError, CommandError
-from builder.image.engine.build import _ESCALATION, BuildRequest, command_line, run_build
+from builder.image.engine import build as engine_build
+from builder.image.engine.build import (
+    _ESCALATION,
+    RECEIVING,
+    BuildRequest,
+    command_line,
+    passing_names,
+    run_build,
+    sweep_passing,
+)
 from builder.image.engine.facts import EngineFacts
 
 DATA = Path(__file__).parent / "data"
@@ -219,3 +229,24 @@ def test_a_log_that_cannot_be_written_is_said_before_the_build(double) -> None:
     with pytest.raises(CellError, match="log cannot be written"):
         build(folder)
     assert not (folder / "pid").exists()
+
+
+def test_a_build_that_ends_while_another_one_sweeps_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its note goes between the moment at which nobody holds it and the one at which it is read."""
+    removed: list[str] = []
+    images = SimpleNamespace(memory=tmp_path, remove=removed.append, named=lambda _: ())
+    dead = tmp_path / f"{engine_build._NOTED}dead"
+    dead.write_text(f"{RECEIVING}/dead:1\n")
+
+    def free(noted: Path) -> bool:
+        if noted != dead:
+            noted.unlink()
+        return True
+
+    monkeypatch.setattr(engine_build, "try_lock", free)
+    with passing_names(images) as named:  # type: ignore[arg-type]
+        named("1")
+        sweep_passing(images)  # type: ignore[arg-type]
+    assert removed == [f"{RECEIVING}/dead:1"]
