@@ -1,7 +1,7 @@
 """``rtbuild build``: the line that every selected cell walks; or two builds of each, compared."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -83,7 +83,14 @@ def build(
         results=results,
         mirrors=opt.mirrors(mirror),
     )
-    _refuse_idle(options, require_verified=require_verified, check_reproducible=check_reproducible)
+    needing = {
+        "--require-verified": require_verified,
+        "--check-reproducible": check_reproducible,
+        "--context": context,
+        "--cache-from": cache_from,
+        "--cache-to": cache_to,
+    }
+    _refuse_idle(options, {option for option, given in needing.items() if given})
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose_to_write(matrices, select, skip)
     if check_reproducible:
@@ -92,21 +99,22 @@ def build(
     return finished(terminal, run, results, require_verified=require_verified, trace=trace, json=json_)
 
 
-def _refuse_idle(options: BuildOptions, *, require_verified: bool, check_reproducible: bool) -> None:
-    """Raise UsageError for an option that has no effect beside the others."""
+def _refuse_idle(options: BuildOptions, given: Collection[str]) -> None:
+    """Raise UsageError for an option that does nothing beside the others; ``given`` are of an engine."""
     if options.engine is not None and options.output is not None:
         raise UsageError(
             "--output is for --engine none: an engine keeps images in its own store",
             hint="docker save writes one of them to a file",
         )
-    needing = {"--require-verified": require_verified, "--check-reproducible": check_reproducible}
-    idle = [option for option, given in needing.items() if given]
-    if idle and options.engine is None:
-        raise UsageError(f"{idle[0]} needs an engine", hint="leave out `--engine none`")
-    if check_reproducible and (options.push is not None or require_verified):
+    if given and options.engine is None:
+        needs = "needs" if len(given) == 1 else "need"
+        raise UsageError(f"{', '.join(sorted(given))} {needs} an engine", hint="leave out `--engine none`")
+    if "--require-verified" in given and options.gpus is None:
+        raise UsageError("--require-verified, and --no-verify asks no GPU", hint="leave one of them out")
+    if "--check-reproducible" in given and (options.push is not None or "--require-verified" in given):
         raise UsageError(
             "--check-reproducible only compares two builds: "
-            f"{'--require-verified' if require_verified else '--push'} has no part in it",
+            f"{'--require-verified' if '--require-verified' in given else '--push'} has no part in it",
             hint="run `rtbuild build` once more, without --check-reproducible",
         )
 

@@ -302,6 +302,12 @@ def test_being_asked_to_stop_clears_away_as_ctrl_c_does(number: int) -> None:
     [
         (["--output", "x"], "--output is for --engine none"),
         (["--engine", "none", "--check-reproducible"], "--check-reproducible needs an engine"),
+        (["--engine", "none", "--cache-to", "type=local,dest=x"], "--cache-to needs an engine"),
+        (
+            ["--engine", "none", "--cache-from", "a", "--context", "b"],
+            "--cache-from, --context need an engine",
+        ),
+        (["--require-verified", "--no-verify"], "--no-verify asks no GPU"),
         (["--check-reproducible", "--push", "host/a"], "--push has no part in it"),
         (["--check-reproducible", "--require-verified"], "--require-verified has no part in it"),
     ],
