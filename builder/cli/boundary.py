@@ -175,7 +175,7 @@ def ask_probe(*arguments: str, said: str | None = None) -> int:
         env["RTBUILD_SITE"] = resources.site()
     except UsageError as problem:  # an error of the project's settings is not the one that is asked about
         say(f"warning: {problem.message}")
-    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, text=True, check=False, env=env)
+    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, errors="replace", check=False, env=env)
     if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
         message = done.stderr.strip().removeprefix("cudnn-verify: ")
         hint = HOW_TO_PROBE

@@ -265,7 +265,7 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
         planned.command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if document is not None else None,
-        text=True,
+        errors="replace",
         start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
     )
     try:
@@ -325,7 +325,7 @@ def _refuse_namesake(planned: LaunchPlan) -> None:
     if planned.name is None:
         return
     ask = [*planned.docker, "container", "inspect", "--format", "{{.State.Status}}", planned.name]
-    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    done = subprocess.run(ask, capture_output=True, errors="replace", check=False)
     if done.returncode == 0:
         remove = shlex.join([*planned.docker, "rm", "--force", planned.name])
         raise MissingToolError(

@@ -95,7 +95,7 @@ def remove_tree(folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except RecursionError:
-        done = subprocess.run(["rm", "-rf", "--", folder], capture_output=True, text=True, check=False)
+        done = subprocess.run(["rm", "-rf", "--", folder], capture_output=True, errors="replace", check=False)
         if done.returncode != 0:
             raise OSError(done.stderr.strip()) from None
 

@@ -206,7 +206,7 @@ class Apt:
         environment = os.environ | _proxies() | {"LC_ALL": "C.UTF-8"}
         environment["APT_CONFIG"] = str(self._folder / "apt.conf")
         command = [program, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, errors="replace", check=False)
 
     @staticmethod
     def _failure(what: str, said: str) -> PackageIndexError:
@@ -248,7 +248,7 @@ def _moment(field: str, text: str) -> int | None:
 
 def host_acquire_options() -> list[str]:
     """The host's ``Acquire`` settings as lines of ``apt.conf``: its proxy, its CA, its time limits."""
-    done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["apt-config", "dump"], capture_output=True, errors="replace", check=False)
     wanted = re.compile(
         r"Acquire::(?:https?|Retries|Check-|Max-|Queue|By-Hash|AuthenticationHeader)", re.IGNORECASE
     )
@@ -281,7 +281,7 @@ def host_sources() -> tuple[HostSource, ...]:
         return ()
     fields = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)"
     command = ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, errors="replace", check=False)
     rows = (line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 3)
     # apt leaves a field that it does not know as it is written.
     return tuple(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from builder.core import files, resources
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from builder.image.engine.facts import toolkit_version
 
 COMMAND = (sys.executable, "-P", "-c", "from builder.cli import main; main()")
 """As the installed program, which has its own folder on Python's path and not the working one."""
@@ -64,3 +63,21 @@ def test_what_others_left_among_temporary_files_stays(
     left = {path.name.removeprefix(prefix) for path in place.iterdir()}
     assert left == {"link", "nowhere", "file", "pipe"}
     assert (mine / "file").exists()
+
+
+def test_another_program_may_print_what_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-ctk"
+    program.write_text("#!/bin/sh\nprintf 'caf\\351: version 1.17.8\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert toolkit_version() == "1.17.8"
+
+
+def test_no_program_is_read_by_a_decoder_that_refuses_bytes() -> None:
+    strict = re.compile("text=True|universal_newlines=True")
+    own = ("verify/cudnn_verify/", "release/colab/runtime/")  # for any Python of an image
+    builder = Path(files.__file__).parents[1]
+    paths = [str(path.relative_to(builder)) for path in builder.rglob("*.py")]
+    calls = [path for path in paths if strict.search((builder / path).read_text("utf-8"))]
+    assert [path for path in calls if not path.startswith(own)] == []
+    assert calls

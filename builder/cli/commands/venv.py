@@ -81,7 +81,7 @@ def _interpreter(cell: Cell) -> str:
     if subprocess.run([*uv, "install", cell.python], stdout=sys.stderr, check=False).returncode == 0:
         return cell.python
     listing = [*uv, "list", "--only-installed", "--output-format", "json"]
-    done = subprocess.run(listing, capture_output=True, text=True, check=False)
+    done = subprocess.run(listing, capture_output=True, errors="replace", check=False)
     rows = json.loads(done.stdout) if done.returncode == 0 else []
     here = {short(row["version"], 2) for row in rows}
     other = next((python for python in sorted(here, key=key, reverse=True) if _may_have(cell, python)), None)
@@ -189,7 +189,7 @@ def _verified(pinned: Pinned, python: Path, output: Path) -> dict[str, Any]:
 def _ask(command: list[str], variables: dict[str, str]) -> dict[str, Any]:
     ours = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
     environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, errors="replace", check=False)
     try:
         report: dict[str, Any] = json.loads(printed_report(done.stdout))
     except ValueError:

@@ -158,7 +158,9 @@ def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> 
                 f"{source.name} has SHA-256 {found}, the lock says {deb.sha256}",
                 hint="remove it from the cache to download it again",
             )
-        read = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
+        read = subprocess.run(
+            ["dpkg-deb", "--field", str(file)], capture_output=True, errors="replace", check=False
+        )
         if read.returncode != 0:
             raise CellError(f"{deb.package} {deb.version} is no Debian package: {read.stderr.strip()}")
         place = f"Filename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {deb.sha256}\n"
@@ -183,7 +185,7 @@ def _version() -> str:
             lacks,
             hint="sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry",
         )
-    done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, errors="replace", check=True)
     return done.stdout.strip().removeprefix("mmdebstrap ")
 
 

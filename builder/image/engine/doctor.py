@@ -149,7 +149,9 @@ def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:
     if program is None:
         return _check(name, "not installed", remedy, passed=False)
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, errors="replace", check=False, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return _check(name, str(error), remedy, passed=False)
     first = (done.stdout or done.stderr).strip().partition("\n")[0]

@@ -256,7 +256,7 @@ def _said(command: Sequence[str], problem: str, hint: str) -> str:
     """The output of a docker command. MissingToolError with ``problem`` and its own words if it fails."""
     seconds = _SECONDS_TO_ANSWER
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         said = f"{shlex.join(command)} did not answer within {seconds} s"
         raise MissingToolError(said, hint="docker info") from error

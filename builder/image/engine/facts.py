@@ -184,6 +184,6 @@ def toolkit_version() -> str | None:
 def _output(command: Sequence[str]) -> str:
     """Empty if there is no such program, or it fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -388,7 +388,6 @@ def probe_runtime(
                 command,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                text=True,
                 errors="replace",
                 check=False,
                 timeout=seconds + 600,

@@ -68,7 +68,7 @@ def _offered(machine: str, _settings: tuple[tuple[str, str], ...], _folder: str)
             env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_PATIENCE,
             check=False,
         )

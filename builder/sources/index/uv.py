@@ -152,7 +152,9 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     """The default and the extra indexes that uv would use, by its own account; it opens no connection."""
     command = [find_uv_bin(), "pip", "compile", "-", "--offline", "--emit-index-url", "--no-header"]
     command += ["--quiet", "--python", sys.executable, *options]
-    done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input="", env=dict(environ), capture_output=True, errors="replace", check=False
+    )
     if (folder := re.search(r"Failed to initialize cache at\s+`([^`]*)`", done.stderr)) is not None:
         raise MissingToolError(
             f"uv cannot keep its downloads: the folder {folder[1]} cannot be made or written",
@@ -207,7 +209,7 @@ def compile_requirements(
             input="\n".join(requirements) + "\n",
             env=_environment(settings),
             capture_output=True,
-            text=True,
+            errors="replace",
             check=False,
             cwd=folder,
         )
