@@ -5,7 +5,6 @@ What is in an image is by its own word: packages by their metadata, CUDA and cuD
 
 import enum
 import functools
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from typing import Any, Literal
 import pydantic
 from packaging.utils import canonicalize_name
 
+from builder.core.documents import shown
 from builder.core.errors import CellError, CommandError, UsageError
 from builder.core.versions import equal
 from builder.image.engine import Engine
 from builder.image.recipe import first_parts
 from builder.plan.facts.tables import load
 from builder.release.colab.runtimes import NAMED
-from builder.verify.runner import ProbeDocument, parse
+from builder.verify.runner import ProbeDocument, parse, printed_report
 
 PRESENT_GOAL = 99.0
 """Percent of the other packages that must be present."""
@@ -278,7 +278,7 @@ else:
     rows = [(d.metadata["Name"], d.version, str(d.locate_file(""))) for d in distributions()]
 packages, inside = {}, {}
 for name, version, folder in rows:
-    if not name or name in packages:
+    if not name or not version or name in packages:
         continue
     packages[name] = version
     path = os.path.join(folder, name.lower().replace("-", "_"), "version.py")
@@ -289,6 +289,12 @@ for name, version, folder in rows:
             inside[name] = found.group(1)
 print(json.dumps({"python": platform.python_version(), "packages": packages, "inside": inside}))
 """
+
+
+class _Inside(pydantic.BaseModel):
+    python: str
+    packages: dict[str, str]
+    inside: dict[str, str]
 
 
 def measure(
@@ -326,11 +332,16 @@ def measure(
                 )
             return done.stdout
 
-        found: dict[str, Any] = json.loads(run(["-I", "/mnt/packages.py", *labelled], _SECONDS))
-        report = parse(run(["/mnt/cudnn_verify.py", "--json"], _PROBE_SECONDS))
+        # a sitecustomize of the image may print, too
+        said = run(["-I", "/mnt/packages.py", *labelled], _SECONDS).splitlines()[-1]
+        try:
+            found = _Inside.model_validate_json(said)
+        except ValueError as problem:
+            raise CellError(f"{reference} does not say what is in it: {shown(said)}") from problem
+        report = parse(printed_report(run(["/mnt/cudnn_verify.py", "--json"], _PROBE_SECONDS)))
     return Inventory(
-        python=found["python"],
-        packages={canonicalize_name(name): version for name, version in found["packages"].items()},
-        inside={canonicalize_name(name): version for name, version in found["inside"].items()},
+        python=found.python,
+        packages={canonicalize_name(name): version for name, version in found.packages.items()},
+        inside={canonicalize_name(name): version for name, version in found.inside.items()},
         report=report,
     )

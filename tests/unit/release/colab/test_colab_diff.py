@@ -204,3 +204,18 @@ def test_a_goal_is_not_reached_if_nothing_could_be_compared():
     assert not Parity(runtime="x", core=core, packages=(row,)).reached
     assert Parity(runtime="x", core=core, packages=()).reached
     assert Parity(runtime="x", core=core, packages=(row, replace(row, status=ParityStatus.SAME))).reached
+
+
+def test_an_image_that_prints_something_of_its_own():
+    """The page of its answer was "a fault of rtbuild"."""
+    said = json.dumps({"python": "3.11.2", "packages": {"Pillow": "1"}, "inside": {}})
+    runs = [
+        ProbeRun(stdout=f"a banner\n{said}\n"),
+        ProbeRun(stdout=f"a banner\n{json.dumps(REPORT, indent=2)}\n"),
+    ]
+    found = measure(EngineDouble(run=runs, images=THERE), "image", probe=b"#")
+    assert found.packages == {"pillow": "1"}
+    assert found.report.summary == "no GPU here"
+    for text in ("a banner", '{"python": "3.11.2", "packages": {"a": null}, "inside": {}}', "[]"):
+        with pytest.raises(CellError, match="does not say what is in it"):
+            measure(EngineDouble(run=ProbeRun(stdout=text), images=THERE), "image", probe=b"#")
