@@ -177,6 +177,8 @@ class PythonMirrorDouble:
         content = self.files.get(name)
         if content is None:
             return NOT_FOUND
+        if isinstance(content, Answer):
+            return content
         return Answer(200, content.read_bytes() if isinstance(content, Path) else content)
 
 

@@ -220,7 +220,7 @@ class PythonArchives:
         url = _over_http(one.url.rpartition("/")[0] + "/SHA256SUMS")
         try:
             with self._client.get(url, stream=True) as response:
-                content = response.raw.read(4 << 20, decode_content=True) if response.ok else b""
+                content = response.content if response.ok else b""
         except requests.RequestException:
             content = b""
         rows = (_SUM.fullmatch(line.strip()) for line in content.decode("utf-8", "replace").splitlines())

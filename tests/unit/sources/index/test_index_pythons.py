@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles.http_server import Answer
 from doubles.python_mirror import BUILD, PythonMirrorDouble, catalogue, file_name
 
 from builder.core.errors import CellError, PackageIndexError, UsageError
@@ -117,6 +118,13 @@ def test_the_release_s_own_sums(mirror: PythonMirrorDouble, tmp_path: Path, form
     mirror.files[f"{BUILD}/SHA256SUMS"] = "\n".join(lines).encode()
     found, notes = pin(tmp_path)
     assert (found.sha256, notes) == (SUM, [])
+
+
+def test_sums_that_are_cut_are_none(mirror: PythonMirrorDouble, tmp_path: Path) -> None:
+    mirror.files[f"{BUILD}/SHA256SUMS"] = Answer(200, f"{SUM}  {FILE}\n".encode(), break_after=20)
+    found, notes = pin(tmp_path)
+    assert found.sha256 == SUM
+    assert ["gives no sum of" in note for note in notes] == [True]
 
 
 @pytest.mark.parametrize("told", ["by the release", "by uv"])
