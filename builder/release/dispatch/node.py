@@ -185,7 +185,7 @@ class PulledImages:
         finally:
             try:
                 self._with_record(lambda found: self._trim(found, image if pulled else None, image))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, MissingToolError) as error:
                 tell(f"images that were pulled stay on this node: {error}")
 
     def _with_record(self, change: Callable[[dict[str, float]], dict[str, float]]) -> None:
@@ -241,6 +241,8 @@ _BY_PROCESS = ("apptainer", "singularity")
 """Tools whose container ends with their process."""
 _LIMIT = 8 << 20
 """Bytes of a report."""
+_PATIENCE = 60
+"""Seconds for a container to be removed."""
 _WAITS = (5, 10, 15)
 """Seconds between questions to a registry that does not answer, which the job holds its card for."""
 _ERRORS = 4 << 10
@@ -537,10 +539,15 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
     Whatever ends this, no container is left: a client that is killed leaves its container to the daemon, and
     one that a requeued job left has the GPU still.
     """
+
+    def clear() -> None:
+        with contextlib.suppress(MissingToolError):  # what has failed before is told
+            _remove(tool, name)
+
     _remove(tool, name)
     late = threading.Event()
     with contextlib.ExitStack() as failed:
-        failed.callback(_remove, tool, name)
+        failed.callback(clear)
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdout=pipe, stderr=pipe, start_new_session=True) as process:
             last = bytearray()
@@ -590,6 +597,9 @@ def _kill(group: int) -> None:
 
 
 def _remove(tool: Tool, name: str) -> None:
-    """Remove a container if it is there."""
+    """Remove a container if it is there. Raises MissingToolError if its engine does not answer."""
     if tool not in _BY_PROCESS and shutil.which(tool):
-        subprocess.run([tool, "rm", "--force", name], capture_output=True, check=False, timeout=60)
+        try:
+            subprocess.run([tool, "rm", "--force", name], capture_output=True, check=False, timeout=_PATIENCE)
+        except subprocess.TimeoutExpired as problem:
+            raise MissingToolError(f"{tool} on this node did not answer in {_PATIENCE} s") from problem

@@ -24,7 +24,7 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.release.dispatch import node, slurm
-from builder.release.dispatch.node import container, verify_digest
+from builder.release.dispatch.node import PulledImages, container, verify_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -453,6 +453,36 @@ def test_no_container_is_left_behind(desk: Desk) -> None:
     assert [line.split()[0] for line in said] == ["rm", "run", "rm"]
     assert said[0] == said[2] == f"rm --force {name}"
     assert f"--name {name}" in said[1]
+
+
+def test_an_engine_that_hangs_says_so_beside_the_image(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    desk.program("docker", "[ $1 != rm ] || exec sleep 60")
+    desk.monkeypatch.setattr(node, "_PATIENCE", 0.2)
+    with pytest.raises(MissingToolError, match="docker on this node did not answer"):
+        desk.on_node()
+    assert "did not answer" in note(desk)
+
+
+def test_a_container_that_is_late_is_told_though_its_engine_hangs(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    begun = desk.folder / "begun"
+    desk.program(
+        "docker",
+        f"case $1 in run) touch {begun}; exec sleep 60;; rm) [ ! -e {begun} ] || exec sleep 60;; esac",
+    )
+    desk.monkeypatch.setattr(node, "_PATIENCE", 0.2)
+    with pytest.raises(CommandError, match="not done after 1 s"):
+        desk.on_node(seconds=1)
+
+
+def test_a_node_that_cannot_note_what_it_pulled_attaches_its_report(desk: Desk, capsys: Any) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    lock = PulledImages(tool="docker", gigabytes=50).path.with_suffix(".lock")
+    lock.parent.mkdir(parents=True)
+    lock.symlink_to(desk.folder / "elsewhere")
+    assert desk.on_node(keep_images=50).attached
+    assert "images that were pulled stay on this node: the cache cannot be written" in capsys.readouterr().err
 
 
 def _pulling(desk: Desk, gigabytes: int) -> Path:
