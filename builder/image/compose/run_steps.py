@@ -177,9 +177,11 @@ class RootfsTree:
                 self._remove(path)
 
     def _remove(self, target: Path) -> None:
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
+        is_link = target.is_symlink()
+        if is_link or target.is_dir():
             self._folders = {"": self.root}
+        if target.is_dir() and not is_link:
+            shutil.rmtree(target)
         else:
             target.unlink(missing_ok=True)
 

@@ -107,6 +107,17 @@ def test_links_whiteouts_and_modes(tmp_path: Path, scratch: RootfsTree) -> None:
     assert (scratch.root / "etc/d").read_text() == "c"
 
 
+@pytest.mark.parametrize("upper", [link("./lib", "new"), ("./.wh.lib", b"")], ids=["moved", "whited out"])
+def test_what_follows_another_link_goes_where_it_leads(
+    tmp_path: Path, scratch: RootfsTree, upper: tuple[str, bytes] | tarfile.TarInfo
+) -> None:
+    lower = layer(tmp_path, ("./old/a", b"a"), ("./new/a", b"a"), link("./lib", "old"), ("./lib/b", b"b"))
+    scratch.unpack(lower, ZSTD)
+    scratch.unpack(layer(tmp_path, upper, ("./lib/c", b"c")), ZSTD)
+    assert {path.name for path in (scratch.root / "old").iterdir()} == {"a", "b"}
+    assert (scratch.root / "lib/c").read_text() == "c"
+
+
 @pytest.mark.parametrize("name", ["../outside", "./a/../../outside", "./link/outside"])
 def test_nothing_is_written_outside(tmp_path: Path, scratch: RootfsTree, name: str) -> None:
     path = layer(tmp_path, link("./link", str(tmp_path)), (name, b"x"))
