@@ -441,8 +441,11 @@ def write_layout(
                 target.symlink_to(blob(layer).resolve())
             elif not (target.is_file() and target.stat().st_size == layer.size):
                 beside = target.with_suffix(f".{uuid.uuid4().hex}.part")
-                shutil.copyfile(blob(layer), beside)
-                beside.replace(target)
+                try:
+                    shutil.copyfile(blob(layer), beside)
+                    beside.replace(target)
+                finally:
+                    beside.unlink(missing_ok=True)
         for document in (image.config, image.manifest):
             write_whole(folder / _place(sha256_of(document)), document)
         write_whole(folder / "oci-layout", _LAYOUT)

@@ -297,6 +297,20 @@ def test_a_layout_that_was_cut_short_is_mended(bench: Bench, tmp_path: Path) -> 
     assert "sha256:" + hashlib.sha256(blob.read_bytes()).hexdigest() == image.layers[0].digest
 
 
+def test_a_disk_that_fills_up_leaves_no_half_of_a_layer(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_source: Path, target: Path) -> None:
+        target.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    image = bench.compose()
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(MissingToolError, match="no room left"):
+        write_layout(tmp_path / "layout", "one", "r/one", image, lambda one: bench.store.blob(one.digest))
+    assert list((tmp_path / "layout/blobs/sha256").iterdir()) == []
+
+
 def test_go_writes_json_so() -> None:
     assert go_json({"b": "<ü> &\u2028", "a": [1, {}]}) == (
         '{"b":"\\u003cü\\u003e \\u0026\\u2028","a":[1,{}]}'.encode()
