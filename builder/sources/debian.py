@@ -247,7 +247,11 @@ def _moment(field: str, text: str) -> int | None:
 
 
 def host_acquire_options() -> list[str]:
-    """The host's ``Acquire`` settings as lines of ``apt.conf``: its proxy, its CA, its time limits."""
+    """The host's ``Acquire`` settings as lines of ``apt.conf``: its proxy, its CA, its time limits; none on a
+    machine without apt.
+    """
+    if shutil.which("apt-config") is None:
+        return []
     done = subprocess.run(["apt-config", "dump"], capture_output=True, errors="replace", check=False)
     wanted = re.compile(
         r"Acquire::(?:https?|Retries|Check-|Max-|Queue|By-Hash|AuthenticationHeader)", re.IGNORECASE

@@ -23,6 +23,7 @@ from builder.sources.debian import (
     HostSource,
     archives_of,
     cache_path,
+    host_proxies,
     host_sources,
     older_lists,
 )
@@ -360,3 +361,9 @@ def test_lines_of_indextargets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         source("http://m.invalid/debian", "bookworm"),
         source("http://n.invalid", "sid", origin=""),
     )
+
+
+def test_a_machine_without_apt_has_no_settings_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`doctor --network` on Fedora was a traceback."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert host_proxies() == {}
