@@ -50,6 +50,17 @@ def guarded(program: Callable[[], int]) -> int:
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, interrupt)
     try:
+        return _told(program)
+    except BrokenPipeError:
+        # The reader of stdout went away (`rtbuild list | head`): nobody is left to tell. Python flushes
+        # stdout once more at exit, so it has to point somewhere that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _told(program: Callable[[], int]) -> int:
+    """As :func:`guarded`; raises BrokenPipeError, also where an error is told to nobody."""
+    try:
         with one_folder():
             return program()
     except RtbuildError as error:
@@ -59,10 +70,7 @@ def guarded(program: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted", "interrupted", None, INTERRUPTED)
     except BrokenPipeError:
-        # The reader of stdout went away (`rtbuild list | head`): nobody is left to tell. Python flushes
-        # stdout once more at exit, so it has to point somewhere that takes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        raise
     except Exception as error:  # noqa: BLE001 - told, and its traceback kept
         return _unexpected(error)
 

@@ -457,3 +457,16 @@ def test_a_command_whose_output_is_closed(closed: str) -> None:
     program = shlex.join([sys.executable, "-c", text])
     done = subprocess.run(["sh", "-c", f"{program} {closed}"], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+def test_an_error_that_nobody_reads_is_no_traceback() -> None:
+    """With ``--json`` an error is printed, too: `rtbuild check nothing.yaml --json | head -c 0`."""
+    text = "from builder.cli import main; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        command = [sys.executable, "-c", text, "check", "nothing.yaml", "--json"]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 141
+    assert "no matrix file" in done.stderr
+    assert "Traceback" not in done.stderr
