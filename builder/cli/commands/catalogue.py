@@ -30,6 +30,8 @@ def catalogue(
     json_: bool = opt.JSON,
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
+    if key and not repositories:
+        raise UsageError("--key is for published images, and none is named", hint="--from REPOSITORY")
     # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
     when = _moment(os.environ.get("SOURCE_DATE_EPOCH", ""))
     site = resources.site()

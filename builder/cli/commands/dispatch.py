@@ -311,6 +311,10 @@ def doctor(
     """Exit 0 if everything that building needs is here, or the scheduler would take each task, or each host
     answers; else 5.
     """
+    given = {"--network": network_, "--fleet": fleet is not None, "--context": context is not None}
+    if sum(given.values()) > 1:
+        names = " and ".join(name for name, is_given in given.items() if is_given)
+        raise UsageError(f"{names} ask different things", hint="call doctor once for each")
     if network_:
         return _network(as_json=json_)
     if fleet is not None:

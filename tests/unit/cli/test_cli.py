@@ -319,6 +319,20 @@ def test_options_of_build_that_would_say_nothing(options: list[str], said: str) 
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["catalogue", "--key", "cosign.pub"], "--key is for published images, and none is named"),
+        (["doctor", "--network", "--fleet", "x"], "--network and --fleet ask different things"),
+        (["doctor", "--fleet", "x", "--context", "y"], "--fleet and --context ask different things"),
+    ],
+)
+def test_options_of_questions_that_are_not_asked(words: list[str], said: str) -> None:
+    done = typer.testing.CliRunner().invoke(app, words)
+    assert isinstance(done.exception, UsageError)
+    assert said in done.exception.message
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ["explain", "*bullseye*", TF28],
