@@ -69,9 +69,9 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str, site: str = "")
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not (path.is_file() and path.read_text("utf-8") == text):
-        write_whole(path, text.encode())
+    content = text.encode()
+    if not (path.is_file() and path.read_bytes() == content):
+        write_whole(path, content)
 
 
 def _environment() -> jinja2.Environment:

@@ -293,10 +293,10 @@ def write_devcontainer(content: dict[str, Any], folder: Path, *, force: bool) ->
         UsageError: it is there, says something else, and ``force`` was not given.
     """
     path = folder / DEVCONTAINER
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
+    text = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    if path.is_file() and path.read_bytes() == text:
         return path
     if path.exists() and not force:
         raise UsageError(f"{path} is there already, and says something else", hint="--force replaces it")
-    write_whole(path, text.encode())
+    write_whole(path, text)
     return path

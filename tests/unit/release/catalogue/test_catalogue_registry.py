@@ -232,6 +232,7 @@ def test_a_provenance_that_names_no_possible_cell_makes_no_yes(
     made = catalogued(registry, pushed.repository, tmp_path)
     (image,) = made.images
     assert image.possible.answer in {"unknown", "impossible"}
+    (tmp_path / "index.html").write_bytes(b"\xff")  # no page of ours
     pages = write_site(made, tmp_path, made="2026-01-02")
     assert not any("<script>alert" in path.read_text() for path in pages)
 

@@ -240,6 +240,9 @@ def test_a_devcontainer_is_written_once(tmp_path: Path) -> None:
         launch.write_devcontainer(other, tmp_path, force=False)
     assert "--force" in str(raised.value.hint)
     assert json.loads(path.read_text())["image"] == IMAGE
+    path.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="says something else"):
+        launch.write_devcontainer(other, tmp_path, force=False)
     launch.write_devcontainer(other, tmp_path, force=True)
     assert "remoteUser" not in json.loads(path.read_text())
     assert [entry.name for entry in path.parent.iterdir()] == ["devcontainer.json"]
