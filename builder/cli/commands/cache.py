@@ -57,11 +57,11 @@ def cache(
 
     Exit 1 if ``--verify`` found layers that are not what they claim to be; they are removed.
     """
+    limit = None if prune is None else size_of(prune)
     folder, freed = resources.cache(), 0
     store = LayerStore(folder / "layers", limit=LAYER_LIMIT)
     damaged = store.verify() if verify_ else []
-    if prune is not None:
-        limit = size_of(prune)
+    if limit is not None:
         downloads = [folder / name for name in _DOWNLOADS]
         freed = store.prune(max(0, limit - sum(map(_size, downloads))))
         freed += _prune_files(downloads, _size(folder / "layers") + sum(map(_size, downloads)) - limit)

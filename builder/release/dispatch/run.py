@@ -335,7 +335,7 @@ def building(
     staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]
     of = {one.task(BUILD).key: one for one in rendered}
     files = {
-        one.matrix.name: (one.matrix.path.read_text(), lock_path(one.matrix.path).read_text())
+        one.matrix.name: (one.matrix.path.read_text("utf-8"), lock_path(one.matrix.path).read_text("utf-8"))
         for one in {one.matrix.name: one for one in rendered}.values()
     }
 

@@ -65,6 +65,14 @@ def test_a_cache_that_fits_is_left_alone(cache: Path, capsys: pytest.CaptureFixt
     assert "0 B freed" in capsys.readouterr().out
 
 
+def test_a_size_that_is_none_is_told_before_anything_is_hashed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.LayerStore, "verify", lambda _: pytest.fail("it was begun"))
+    with pytest.raises(UsageError, match="'much' is not a size"):
+        called(command.cache, prune="much", verify_=True)
+
+
 def test_what_pruning_keeps_is_told_and_how_to_remove_it(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
