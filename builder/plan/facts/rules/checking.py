@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from packaging.version import Version
+
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, names_of, pinned, release, requirement, short
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
@@ -148,13 +150,13 @@ def _kept(stack: Stack) -> Truth:
     return Truth(wheels=wheels, base=gone, absent=stack.truth.absent)
 
 
-def _release(text: str) -> tuple[str, frozenset[str], str]:
+def _release(text: str) -> tuple[str, frozenset[str], Version | str]:
     """A requirement's package, extras and versions, however they are spelled."""
     parsed = requirement(text)
     if parsed is None:
         return text, frozenset(), ""
     try:
-        versions = str(release(pinned(parsed) or "")).removesuffix(".0")
+        versions: Version | str = release(pinned(parsed) or "")
     except ValueError:
         versions = str(parsed.specifier)
     return canonical(parsed.name), frozenset(map(canonical, parsed.extras)), versions

@@ -101,6 +101,10 @@ def test_what_an_index_does_not_have_is_in_no_way_out_however_it_is_spelled() ->
         for asked in (cell, spelled):
             truth = Truth(absent=asked.frameworks)
             assert all(f.nearest is None or f.nearest.cell.index for f in check(asked, truth)), asked
+    short = replace(cell, frameworks=("torch==2.0",), python="3.11", cuda=Cuda(provider="wheels"))
+    found = check(short, Truth(absent=short.frameworks))
+    assert Outcome.of(found) is Outcome.IMPOSSIBLE
+    assert all(f.nearest is None or f.nearest.cell.index for f in found), found
     jax = Cell(
         id="cell",
         matrix="test",
