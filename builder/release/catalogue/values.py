@@ -323,7 +323,7 @@ def cards_of() -> tuple[Card, ...]:
             Card(
                 name=row.name,
                 capability=", ".join(filter(None, (row.capability, row.platform))),
-                title=_spelled(row.name, consumer=row.consumer),
+                title=_spelled(row.name, consumer=bool(row.consumer)),
                 since=kind.since if kind is not None else None,
                 listed=listed.since if listed is not None else None,
                 before=kind.before if kind is not None else None,

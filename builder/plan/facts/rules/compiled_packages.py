@@ -546,6 +546,6 @@ def distributions(stack: Stack) -> dict[str, str]:
         found.setdefault(one.name, f"{who} wants it" if who else "")
         lines = (*one.row.requires, *one.row.extras.get("", ())) if one.row is not None else ()
         for parsed in filter(None, map(requirement, lines)):
-            if holds(parsed, {"python_version": cell.python}):
+            if holds(parsed, stack.markers):
                 found.setdefault(canonical(parsed.name), f"{one.name} {one.version} wants it")
     return found

@@ -83,19 +83,31 @@ def _forward(stack: Stack, need: Value) -> Finding | None:
     compat, given = compat_driver(stack), stack.driver
     if compat is None or given is None or not at_least(compat.text, need.text):
         return None
-    cards = [card_of(name) for name in stack.cell.gpus]
+    served = {name: _is_forward(card_of(name)) for name in stack.cell.gpus}
     package = f"{compat.what} in the base gets past that on data-centre cards"
     older = f"driver {given.text} is older than {need.text}; {package}"
-    if not cards:
+    if not served:
         return unknown(f"{older}: `gpus` says which card it is", given, need, compat)
-    others = [card.name for card in cards if card is not None and card.name not in load().forward.cards]
-    if others or None in cards:
-        return impossible(f"{older}, and {', '.join(others)} is none", given, need, compat)
+    if others := ", ".join(name for name, is_served in served.items() if is_served is False):
+        return impossible(f"{older}, and {others} is none", given, need, compat)
+    if unsure := ", ".join(name for name, is_served in served.items() if is_served is None):
+        return unknown(f"{older}: whether {unsure} is one is not known", given, need, compat)
     supported = load().compat.get(short(stack.base_cuda.text, 2)) if stack.base_cuda is not None else None
     branch = str(major(given.text))
     if supported is None or branch not in supported.branches:
         older += f"; NVIDIA's image admits branch {branch}, whose support has ended"
     return warns(older, given, need, compat)
+
+
+def _is_forward(card: GpuRow | None) -> bool | None:
+    """Whether ``cuda-compat`` works on a card; None for one that nobody knows, and for a compute capability
+    of which it does on some cards.
+    """
+    every = [] if card is None else [card]
+    if card is not None and card.name.startswith("sm_"):
+        every = [row for row in load().gpus.values() if row.capability == card.capability]
+    answers = {row.name in load().forward.cards for row in every}
+    return answers.pop() if len(answers) == 1 else None
 
 
 def by_compat(findings: Iterable[Finding]) -> Finding | None:
@@ -165,15 +177,17 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
             own,
             allowed,
         )
-    elif not consumer and (cards := [card for name in stack.cell.gpus if (card := card_of(name))]):
-        if geforce := ", ".join(card.name for card in cards if card.consumer):
-            yield impossible(
-                f"the container does not start: on branch {branch} the base admits data-centre and "
-                f"workstation GPUs only, not {geforce}",
-                stack.driver,
-                allowed,
-            )
-    elif not consumer:
+        return
+    cards = [card_of(name) for name in stack.cell.gpus]
+    geforce = ", ".join(card.name for card in cards if card is not None and card.consumer)
+    if geforce and not consumer:
+        yield impossible(
+            f"the container does not start: on branch {branch} the base admits data-centre and "
+            f"workstation GPUs only, not {geforce}",
+            stack.driver,
+            allowed,
+        )
+    elif not consumer and (not cards or any(card is None or card.consumer is None for card in cards)):
         text = f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce"
         yield warns(text, stack.driver, allowed)
 
@@ -344,8 +358,11 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     own = own_driver(framework.cuda) if framework.cuda is not None else None
     only = f"{framework.label} has only PTX for {gpu.name}"
     compat = compat_driver(stack)
-    there = compat if compat is not None and gpu.name in load().forward.cards else stack.driver
+    served = _is_forward(gpu) if compat is not None else False
+    there = compat if served else stack.driver
     outcome = Outcome.POSSIBLE if there is None or own is None else _against(there.text, own.text)
+    if served is None and outcome is Outcome.IMPOSSIBLE:
+        outcome = Outcome.UNKNOWN
     if own is not None and outcome is not Outcome.POSSIBLE:
         yield Finding(outcome, f"{only}, and compiling it needs driver {own.text}", (*values, own))
     else:

@@ -64,12 +64,15 @@ def card_of(text: str) -> GpuRow | None:
     if found := _CAPABILITY.fullmatch(text):
         first, second = filter(None, found.groups())
         name, capability = f"sm_{first}{second}", f"{first}.{second}"
-        like = next((row for row in load().gpus.values() if row.capability == capability), None)
-        if like is not None:
-            return replace(like, name=name, platform=None)
+        if like := [row for row in load().gpus.values() if row.capability == capability]:
+            mixed = len({row.consumer for row in like}) > 1
+            consumer = None if mixed else like[0].consumer
+            return replace(like[0], name=name, platform=None, consumer=consumer)
         # a generation of which no card has a name yet
         kind = next((row for row in load().architectures if capability in row.capabilities), None)
-        return GpuRow(name=name, capability=capability, sources=kind.sources) if kind is not None else None
+        if kind is None:
+            return None
+        return GpuRow(name=name, capability=capability, consumer=None, sources=kind.sources)
     known, _ = _longest(text)
     computer = load().computers.get(text.lower().removeprefix("nvidia "))
     if known is None and computer is not None:

@@ -107,7 +107,8 @@ class GpuRow(Row):
 
     name: str
     capability: str
-    consumer: bool = False
+    consumer: bool | None = False
+    """None for a compute capability that has cards for consumers and others."""
     short: bool = False
     """True if two characters are taken for the card also in a text that names no brand: ``T4``."""
     platform: str | None = None
@@ -399,12 +400,10 @@ class Facts:
         """Distributions of which an image has one."""
         return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
 
-    def library_named(self, name: str) -> SystemLibraryRow | None:
-        """By a name as programs open it: ``libsndfile.so.1``, ``libsndfile.so``, ``sndfile``, ``snd*``."""
-        return next(self.libraries_named(name), None)
-
     def libraries_named(self, name: str) -> Iterator[SystemLibraryRow]:
-        """All rows that a name may mean."""
+        """All rows that a name may mean, as programs open it: ``libsndfile.so.1``, ``libsndfile.so``,
+        ``sndfile``, ``snd*``.
+        """
         every = self.system_libraries
         if name in every:
             yield every[name]

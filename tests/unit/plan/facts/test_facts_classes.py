@@ -186,15 +186,28 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
                         suggest=False,
                     )
                 ).answer
-                for gpus in (("T4",), ("RTX 3090",), ())
+                for gpus in (("T4",), ("RTX 3090",), (), ("sm_75",), ("Unheard-of 1",))
             ]
             compat = load().compat.get(row.cuda.rpartition(".")[0])
             served = branch in row.branches or (compat is not None and branch in compat.branches)
             said.add(served)
             starts = branch in row.branches
-            expected = ["possible", "impossible", "unknown"] if served and starts else ["impossible"] * 3
+            expected = (
+                ["possible", "impossible", *["unknown"] * 3] if served and starts else ["impossible"] * 5
+            )
             assert answers == expected, (base, branch)
     assert said == {True, False}
+
+
+def test_a_compute_capability_is_no_promise_that_its_cards_are_for_data_centres(make) -> None:
+    """The container starts on a T4 there, and not on an RTX 2080: both are 7.5."""
+    base = "nvidia/cuda:12.8.1-base-ubuntu22.04"
+    said = {}
+    for card in ("T4", "RTX 2080", "sm_75", "sm_90"):
+        cell = make("torch==2.5.1", python="3.10", base=base, cuda="wheels", gpus=(card,))
+        found = [f for f in check(cell, driver="535.104.05", suggest=False) if f.rule == "require-cuda"]
+        said[card] = [finding.outcome for finding in found]
+    assert said == {"T4": [], "RTX 2080": [Outcome.IMPOSSIBLE], "sm_75": [Outcome.WARNS], "sm_90": []}
 
 
 @pytest.mark.parametrize(
