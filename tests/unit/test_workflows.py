@@ -65,6 +65,14 @@ def test_every_pin_says_its_version_and_no_action_has_two() -> None:
     assert {action: len(found) for action, found in pins.items()} == dict.fromkeys(pins, 1)
 
 
+def test_what_is_said_to_run_each_night_does() -> None:
+    rows = re.findall(r"^\| (`make .+?) \| nightly\b", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    said = {target for row in rows for target in re.findall(r"`make ([\w-]+)`", row)}
+    run = set(re.findall(r"\bmake ([\w-]+)$", (FOLDER / "nightly.yml").read_text(), re.MULTILINE))
+    assert len(said) > 5
+    assert said <= run
+
+
 def test_nothing_that_a_fork_starts_is_trusted() -> None:
     for path in FILES:
         triggers = set(load(path.name)["on"])
