@@ -119,7 +119,7 @@ def _prune_files(folders: list[Path], excess: int) -> int:
     for path in (path for folder in folders for path in folder.rglob("[!.]*")):
         with contextlib.suppress(FileNotFoundError, PermissionError):
             status = path.stat()
-            if stat.S_ISREG(status.st_mode):
+            if stat.S_ISREG(status.st_mode) and status.st_size:  # an empty one is a lock, maybe held
                 files.append((status.st_atime, path.name, status.st_size, path))
     freed = 0
     for _, _, size, path in sorted(files):

@@ -73,6 +73,15 @@ def test_a_size_that_is_none_is_told_before_anything_is_hashed(
         called(command.cache, prune="much", verify_=True)
 
 
+def test_a_lock_that_a_build_may_hold_is_not_pruned(cache: Path) -> None:
+    (cache / "rootfs").mkdir()
+    (cache / "rootfs" / "key.tar").write_bytes(b"x")
+    (cache / "rootfs" / "key.lock").touch()
+    os.utime(cache / "rootfs" / "key.lock", (1.0, 1.0))
+    assert called(command.cache, prune="0") == 0
+    assert [path.name for path in (cache / "rootfs").iterdir()] == ["key.lock"]
+
+
 def test_what_pruning_keeps_is_told_and_how_to_remove_it(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
