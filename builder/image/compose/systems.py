@@ -185,7 +185,9 @@ def _version() -> str:
             lacks,
             hint="sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry",
         )
-    done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, errors="replace", check=True)
+    done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise MissingToolError(f"mmdebstrap does not start on this machine: {done.stderr.strip()[-400:]}")
     return done.stdout.strip().removeprefix("mmdebstrap ")
 
 

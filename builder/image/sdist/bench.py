@@ -451,9 +451,9 @@ def _lay(rootfs: Path, folder: Path) -> None:
 def jobs() -> dict[str, str]:
     """How many jobs the common build tools may run: one a processor, if each can have 2 GiB of memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    jobs = str(max(1, min(len(os.sched_getaffinity(0)), memory // (2 << 30))))
+    count = str(max(1, min(len(os.sched_getaffinity(0)), memory // (2 << 30))))
     # setuptools, PyTorch's extensions; CMake 3.12 and later; NumPy's distutils.
-    return dict.fromkeys(("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NPY_NUM_BUILD_JOBS"), jobs)
+    return dict.fromkeys(("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NPY_NUM_BUILD_JOBS"), count)
 
 
 def wrap_compilers(root: Path, folder: Path) -> None:

@@ -245,7 +245,7 @@ def _debian(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str
     if any_python:
         ubuntu = systems.get(f"ubuntu{own}")
         new = [suite for suite, row in rows.items() if ubuntu is None or at_least(row.glibc, ubuntu.glibc)]
-        suite = min(new, key=lambda suite: float(rows[suite].glibc), default=None)
+        suite = min(new, key=lambda suite: version_key(rows[suite].glibc), default=None)
     else:
         suite = next((suite for suite, row in rows.items() if runtime.python_minor in row.python), None)
     if suite is None:

@@ -173,6 +173,12 @@ def test_nothing_of_the_work_is_left(tmp_path, tools, debs, monkeypatch):
     assert list(work.iterdir()) == []
 
 
+def test_a_mmdebstrap_that_does_not_start_is_a_fault_of_the_machine(tmp_path, tools):
+    (tools / "version").unlink()
+    with pytest.raises(MissingToolError, match=r"(?s)mmdebstrap does not start .*No such file"):
+        systems._version()
+
+
 @pytest.mark.parametrize("tool", ["mmdebstrap", "dpkg-deb"])
 def test_a_missing_tool_says_what_to_install(tmp_path, tools, debs, monkeypatch, tool):
     (tools / tool).unlink()
