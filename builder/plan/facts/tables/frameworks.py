@@ -80,11 +80,8 @@ class TableFile:
         self.stem, self.values = path.stem, tomllib.loads(path.read_text("utf-8"))
         self._sources = {}
         for name, entry in self.values.pop("sources", {}).items():
-            unknown = set(entry) - {"reference", "date", "kind"}
-            if unknown or "reference" not in entry:
-                raise FactsError(
-                    f"{path.name}: source {name!r} has unknown or missing keys: {sorted(unknown)}"
-                )
+            if set(entry) != {"reference", "date"}:
+                raise FactsError(f"{path.name}: source {name!r} has not just a reference and a date")
             self._sources[name] = Source("table", entry["reference"], entry["date"])
 
     def rows(self, kind: type[R], key: str = "rows") -> tuple[R, ...]:

@@ -101,6 +101,8 @@ def test_versions_and_pins_parse() -> None:
         ('name = "T4"', 'nmae = "T4"', "nmae"),
         ('sources = ["nvidia"]', 'sources = ["nobody"]', "nobody"),
         ('sources = ["nvidia"]', "sources = []", "without a source"),
+        ('date = "2026-11-21"', "", "'nvidia' has not just a reference and a date"),
+        ('date = "2026-11-21"', 'date = "2026-11-21"\nkind = "x"', "'nvidia' has not just"),
     ],
 )
 def test_a_wrong_table_is_an_error(tmp_path, find, replace, message) -> None:
