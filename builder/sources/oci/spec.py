@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeGuard, TypeVar
 from builder.core.digests import canonical_json, content_of, sha256_of
 from builder.core.documents import MalformedError, parse_object, shown
 from builder.core.errors import RegistryError, UsageError
-from builder.core.files import disk_errors, locked, refuse_foreign, write_whole
+from builder.core.files import disk_errors, refuse_foreign, write_whole
 
 DOCKER_HUB = "docker.io"
 # Docker Hub's name is not its address: https://docs.docker.com/reference/api/registry/latest/
@@ -449,11 +449,13 @@ def write_layout(
         for document in (image.config, image.manifest):
             write_whole(folder / _place(sha256_of(document)), document)
         write_whole(folder / "oci-layout", _LAYOUT)
-        with locked(folder / ".lock"):
+
+        def listed() -> bytes:
             there = json.loads(index.read_bytes())["manifests"] if index.is_file() else []
-            entries = [entry for entry in there if _tag(entry) != tag]
-            entries.append(_entry({_REF: tag, _LOADED: loaded}, image))
-            write_whole(index, _index(sorted(entries, key=_tag)))
+            others = [entry for entry in there if _tag(entry) != tag]
+            return _index(sorted([*others, _entry({_REF: tag, _LOADED: loaded}, image)], key=_tag))
+
+        write_whole(index, listed)
 
 
 def _tag(entry: Mapping[str, Any]) -> str:

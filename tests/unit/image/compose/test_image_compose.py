@@ -282,6 +282,7 @@ def test_layouts_share_blobs_and_keep_each_other(bench: Bench, tmp_path: Path) -
     index = json.loads((folder / "index.json").read_bytes())
     assert {entry["digest"] for entry in index["manifests"]} == {one.digest, two.digest}
     assert len(index["manifests"]) == 2
+    assert {path.name for path in folder.iterdir()} == {"blobs", "index.json", "oci-layout"}
     for path in (folder / "blobs/sha256").iterdir():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
     with pytest.raises(UsageError, match="no OCI layout"):
