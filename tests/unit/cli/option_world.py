@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from builder.image.engine.container import ProbeRun
     from builder.image.layers.store import Lease
 
+AS_TEXT = {"text", "encoding", "errors", "universal_newlines"}
+"""By each of these `subprocess` gives text."""
 OTHERS = """\
 version: 1
 name: others
@@ -585,7 +587,7 @@ def open_world(  # noqa: C901 - one recorder after the other
         if "nvidia-smi" in str(command[0]):
             raise FileNotFoundError(command[0])
         text = json.dumps(report()) + "\n"
-        plain = options.get("text") or options.get("encoding")
+        plain = options.keys() & AS_TEXT
         if command[1:2] == ["venv"]:
             Path(command[-1], "bin").mkdir(parents=True, exist_ok=True)
         if command[1:2] == ["pull"]:
@@ -604,7 +606,7 @@ def open_world(  # noqa: C901 - one recorder after the other
         def __init__(self, command: Any, **options: Any) -> None:
             world.record("process", command)
             said = json.dumps(report()) + "\n"
-            text = any(options.get(name) for name in ("text", "encoding", "universal_newlines"))
+            text = options.keys() & AS_TEXT
             self.stdout: Any = io.StringIO(said) if text else io.BytesIO(said.encode())
             self.stderr: Any = io.StringIO() if text else io.BytesIO()
             self.returncode = 0
