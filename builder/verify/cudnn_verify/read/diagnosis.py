@@ -9,6 +9,7 @@ from itertools import islice
 from shlex import quote
 
 from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
+from ..common.distributions import apart_told
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
@@ -80,6 +81,10 @@ def _hit(signature, match, lines, index, facts):
     because = [CONDITIONS[condition](facts, detail) for condition in signature.needs]
     if not all(because):
         return None
+    if detail.get(
+        "apart"
+    ):  # the last line with what is not there, as of several failures the last one decides
+        line = next((row for row in reversed(lines) if detail["apart"] in row.text), line)
     for condition, cause in signature.unless:
         reason = CONDITIONS[condition](facts, detail)
         if reason:
@@ -388,6 +393,23 @@ def _name_once(causes):
         named |= {command["text"] for command in row["commands"]}
 
 
+_OF_RELEASES = ("package-pin-mismatch", "extension-mismatch", "package-overwritten")
+
+
+def _because(cause, finding, facts):
+    """What speaks for a cause: for one of releases that do not fit, who asks whom for what, too, if its line
+    is about that.
+    """
+    apart = facts.apart if cause in _OF_RELEASES else None
+    last = apart and re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
+    text = finding.line.text + " " + str(finding.detail.get("matched"))
+    named = apart and (
+        last in text or apart.kind == "python-new" and re.search("subscriptable|operand", text)
+    )
+    told = apart_told(apart, facts.python) if named else None
+    return finding.because + [told] if told and told not in finding.because else finding.because
+
+
 def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
@@ -411,7 +433,7 @@ def _row(cause, finding, facts):
         _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, " ".join(words)),
         strength=strength,
         says=finding.says,
-        because=finding.because,
+        because=_because(cause, finding, facts),
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
@@ -485,6 +507,10 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
     """
     if causes and not equal:
         return _look_for_facts(causes[0], facts)
+    if causes and causes[0]["cause"] in _OF_RELEASES and facts.apart:
+        look = _look_at_two(facts.apart, causes[0]["because"], facts)
+        if look:
+            return look
     best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), facts.places))
     if _told_apart(best, set(equal), facts.places) > (0,):
         return {"command": best.command, "decides": best.decides}
@@ -498,6 +524,28 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     look = {"command": _PROBE, "decides": silent or text + "; the probe looks at the machine itself"}
     return look if causes or silent else _look_without_failure(facts) or look
+
+
+def _look_at_two(apart, because, facts):
+    """The look at the releases of the two that do not fit; None where no line names one, or another line
+    tells the cause.
+    """
+    if apart_told(apart, facts.python) not in because:
+        return None
+    names = [name for name in (apart.asker, apart.asked) if name and name != "python" and "lib" != name[:3]]
+    if not names or apart.kind in ("itself", "part"):
+        return None
+    then = " & " if "windows" in facts.places else "; "
+    command = "python3 -m pip show %s%spython3 -m pip check" % (" ".join(sorted(set(names))), then)
+    if apart.asker and apart.asked and len(names) == 2:
+        told = "the releases of the two, and whether %s allows this %s by its own requirements" % tuple(names)
+        told += (
+            ": if pip check names it, the release that it asks for; if not, the newer of the two goes back, "
+        )
+        told += "or the older one up"
+    else:
+        told = "its release, to compare with the one that the program or its requirements were written for"
+    return {"command": command, "decides": told}
 
 
 def _look_by_system(facts):
