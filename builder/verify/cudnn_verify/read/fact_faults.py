@@ -555,9 +555,14 @@ FACT_FAULTS = {
     "symbol-apart": _apart("symbol"),
     "nccl-of-torch": lambda facts, _: (
         facts.apart
-        and facts.apart.kind == "symbol"
-        and facts.apart.asker == "torch"
+        and facts.apart[:3] == ("symbol", "torch", "libnccl")
         and "PyTorch itself asks for it: a copy of the library of another release is loaded"
+    ),
+    "of-cuda-library": lambda facts, _: (
+        facts.apart
+        and facts.apart.kind == "symbol"
+        and facts.apart.asked.startswith("lib")
+        and "%s is of another release than what asks it was built with" % facts.apart.asked
     ),
     "torch-of-two": lambda facts, _: (
         facts.apart
