@@ -514,7 +514,7 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
     """
     if causes and not equal:
         return _look_for_facts(causes[0], facts)
-    if causes and causes[0]["cause"] in _OF_RELEASES and facts.apart:
+    if causes and causes[0].get("cause") in _OF_RELEASES and facts.apart:
         look = _look_at_two(facts.apart, causes[0]["because"], facts)
         if look:
             return look
