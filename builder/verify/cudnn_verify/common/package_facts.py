@@ -5,7 +5,7 @@ what is not known.
 
 import re
 
-from .distributions import canonical
+from .distributions import canonical, is_known_module, module_facts
 from .framework_builds import card_within, serves, torch_index
 from .tables import Releases, cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, torch_told
@@ -343,26 +343,76 @@ def _wheel_of_what(remedies):
 def _asker_release(remedies):
     """The release from which on a package asks no longer for a name that is gone, unless another one asks."""
     found = read_patterns()["python-askers"].get(".".join(map(str, _asked_names(remedies))).lower())
-    asking = getattr(remedies.here, "importing", None)
+    asking = (getattr(getattr(remedies.here, "apart", None), "asker", None) or "").replace("-", "_") or None
     known = asking not in _PURE | {None} or asking == _asked_names(remedies)[0]
     return None if found and asking and not known and not found.startswith(asking) else found
 
 
+def _apart_here(remedies, *kinds):
+    apart = getattr(remedies.here, "apart", None)
+    return apart if apart and apart.kind in kinds else None
+
+
+_BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
+
+
+def _changes_alone(remedies, name):
+    """Whether pip may change a package alone: a known name, of what is built for no PyTorch and no CUDA."""
+    bound = re.match("(?:%s)$" % read_patterns()["grammar"]["ml-package"], name or "torch")
+    sure = name and (is_known_module(name.replace("-", "_")) or name in remedies.here.packages)
+    return bool(sure) and not bound
+
+
 def _upgrade_both(remedies):
-    """Two packages of nothing but Python, one of which asks the other for a name that it does not have."""
-    package, _ = _asked_names(remedies)
-    asking = getattr(remedies.here, "importing", None)
-    both = package in _PURE and asking in _PURE and package != asking
-    return [name.replace("_", "-") for name in sorted((asking, package))] if both else None
+    """Two packages, neither built for a PyTorch or a CUDA, one of which asks the other for what it lacks."""
+    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    names = sorted((apart.asker or "", apart.asked or "")) if apart else []
+    return names if apart and all(_changes_alone(remedies, name) for name in names) else None
+
+
+def _asked_beside(remedies):
+    """The package that lacks what a framework asks it for, beside that framework as it is here."""
+    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    version = apart and apart.asker and apart.versions.get(apart.asker)
+    if not version or not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
+        return None
+    return ["%s==%s" % (apart.asker, version.partition("+")[0]), apart.asked]
+
+
+def _asker_named(remedies):
+    apart = _apart_here(remedies, "python-gone", "python-new")
+    known = apart and apart.asker and is_known_module(apart.asker.replace("-", "_"))
+    return apart.asker if known and apart.asker != "torch" else None
+
+
+def _asker_alone(remedies):
+    """A package that asks Python for what this one has no longer."""
+    apart = _apart_here(remedies, "python-gone")
+    return apart.asker if apart and _changes_alone(remedies, apart.asker) else None
+
+
+def _brought_back(remedies):
+    """The distribution that brings back what Python took away."""
+    apart = _apart_here(remedies, "python-gone")
+    return read_patterns()["python-back"].get(apart.name.partition(".")[0].lower()) if apart else None
+
+
+def _python_needed(remedies):
+    """The last Python with what a package asks it for, or the first one."""
+    apart = _apart_here(remedies, "python-gone", "python-new")
+    release = numbers(apart.python) if apart and apart.python else None
+    if not release:
+        return None
+    return dotted((release[0], release[1] - 1)) if apart.kind == "python-gone" else apart.python
 
 
 def _itself_anew(remedies):
-    """A package of nothing but Python that asks itself for a name that it does not have."""
-    package, _ = _asked_names(remedies)
-    if package not in _PURE or package != getattr(remedies.here, "importing", None):
+    """A package, not built for a PyTorch or a CUDA, that asks itself for what its files do not have."""
+    apart = _apart_here(remedies, "itself")
+    if not apart or not _changes_alone(remedies, apart.asked):
         return None
-    version = remedies.here.packages.get(package.replace("_", "-"))
-    return package.replace("_", "-") + ("==" + version if version else "")
+    version = apart.versions.get(apart.asked)
+    return apart.asked + ("==" + version if version else "")
 
 
 _COMPILED_AT_INSTALL = ("flash-attn", "causal-conv1d", "mamba-ssm")
@@ -409,7 +459,7 @@ def _plainly_asked(remedies):
     attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
     told = remedies.detail.get("plain") or remedies.detail.get("absent") or remedies.detail.get("demanded")
     name = (told or "").lower().replace("_", "-")
-    name = attention.get((remedies.detail.get("attention") or "").lower()) or _DISTRIBUTIONS.get(name, name)
+    name = attention.get((remedies.detail.get("attention") or "").lower()) or module_facts(name) or name
     return name + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL) if name else None
 
 
@@ -417,10 +467,10 @@ def distribution_of(module):
     """The distribution of a module that is not here; None if no table knows the module."""
     name, parts = (module or "").lower().replace("_", "-"), read_patterns()["grammar"]
     names = "|".join(parts[key] for key in ("ml-package", "other-package", "python-package"))
-    known = re.match("(?:%s)$" % names, module or "") or name in _DISTRIBUTIONS
+    known = re.match("(?:%s)$" % names, module or "") or module_facts(name)
     if not known or name in ("torch", "apex"):
         return None
-    return _DISTRIBUTIONS.get(name, name) + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL)
+    return (module_facts(name) or name) + " --no-build-isolation" * (name in _COMPILED_AT_INSTALL)
 
 
 def _card_share(remedies):
@@ -1128,21 +1178,6 @@ def _package_built(remedies):
     return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
 
 
-_DISTRIBUTIONS = {
-    "flashinfer": "flashinfer-python",
-    "cv2": "opencv-python-headless",
-    "pil": "pillow",
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "yaml": "pyyaml",
-    "pkg-resources": "setuptools<82",
-    "distutils": "setuptools",
-    "lightning-fabric": "lightning",
-    "onnxruntime": "onnxruntime-gpu",
-}
-"""Names of packages by the names that messages give them."""
-
-
 _LAST_MINORS = {11: "11.8", 12: "12.9", 13: "13.0"}
 """A minor release of each major version of CUDA whose libraries serve all programs of that major version:
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -1164,7 +1199,7 @@ def _needed_release(remedies):
             return None
         if re.match(r"[A-Za-z][\w-]*$", package or "") and numbers(version):
             name = package.lower().replace("_", "-")
-            return "%s>=%s" % (_DISTRIBUTIONS.get(name, name), version)
+            return "%s>=%s" % (module_facts(name) or name, version)
     return None
 
 
@@ -1218,6 +1253,11 @@ PACKAGE_FACTS = {
     "cusparselt-told": lambda r: "libcusparseLt.so" in str(r.detail.get("matched")),
     "named-requirement": _named_requirement,
     "upgrade-both": _upgrade_both,
+    "asked-beside": _asked_beside,
+    "asker-named": _asker_named,
+    "asker-alone": _asker_alone,
+    "brought-back": _brought_back,
+    "python-needed": _python_needed,
     "asker-release": _asker_release,
     "itself-anew": _itself_anew,
     "required": _required,

@@ -306,7 +306,9 @@ class Remedies(FrameworkBuilds):
         if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
             return False  # the versions in the text are also those that are not here
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
-        plain = command.where == "pip" and not re.search(r"reinstall|uninstall|isolation|<|>", command.text)
+        plain = command.where == "pip" and not re.search(
+            r"reinstall|uninstall|isolation|--upgrade|<|>", command.text
+        )
         return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
 
     def words(self, cause):

@@ -341,27 +341,10 @@ def _cuda_of_build(facts):
     return (10, 2) if () < numbers(facts.packages.get("torch")) < (1, 7) else None
 
 
-def _asked_of(detail):
-    """The package of which a line asks a name or a module that it does not have; None without one."""
-    said = "%s %s" % (detail["matched"], detail["line"] or "")
-    found = re.search(r"(?:from|module|named) '?([A-Za-z]\w*)", said)
-    return found.group(1) if found else None
-
-
 def _asks_itself(facts, detail):
-    name = _asked_of(detail)
-    return name and name == facts.importing and "%s asks this of itself: its files are of two releases" % name
-
-
-def _asks_other(facts, detail):
-    """Another installed package asks for the name: both are here, and their releases do not fit."""
-    name, asking = _asked_of(detail), facts.importing
-    if not name or "partially initialized" in detail["line"] or name == asking:
-        return None
-    here = re.search(r"(?:site|dist)-packages[/\\]%s\b" % re.escape(name), detail["line"] or "")
-    if asking:
-        return "%s asks for it, of the %s that is here" % (asking, name)
-    return here and "%s is here, and of a release without it" % name
+    apart = facts.apart
+    about = apart and apart.kind == "itself" and apart.name in "%s %s" % (detail["matched"], detail["line"])
+    return about and "%s asks this of itself: its files are of two releases" % apart.asked
 
 
 def _newer_torch_asked(facts, detail):
@@ -418,7 +401,6 @@ CONDITIONS = {
     "asks-not-itself": lambda facts, detail: (
         not _asks_itself(facts, detail) and "no file of that package asks for it"
     ),
-    "asks-other": _asks_other,
     "driver-below-build": _driver_below_build,
     "unified-memory": lambda facts, _: (
         ("jetson" in facts.places or {(12, 1), (11, 0)} & set(map(numbers, facts.capabilities)))

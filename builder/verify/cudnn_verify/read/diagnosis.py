@@ -9,14 +9,22 @@ from itertools import islice
 from shlex import quote
 
 from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
+from ..common.distributions import apart_told
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
-from ..common.versions import cudnn_tuple, dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
-from .reading import redact
-from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
+from .reading import redact, unwrapped
+from .signatures import (
+    FEWEST,
+    Words,
+    by_frequency,
+    match_detail,
+    read_counts,
+    read_next_checks,
+    read_signatures,
+)
 from .text_facts import TextFacts, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
@@ -36,9 +44,6 @@ _PROGRAM_TEXT = re.compile(
     r"(?:log|logger|logging|warnings|console|st)\.\w+)\s*\(?|<<|\bassert\b[^\"']*,)\s*[rfbu]{0,2}[\"'][^\"']*$",
     re.IGNORECASE,
 )
-# A point of a list starts a line of its own.
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,2}\.) ")
-_ERROR = re.compile(r"\w*(?:Error|Exception|Warning): ")
 _FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
 _SHORT, _END = 600, 400
 """Lines of a text that is compared with the classes of messages, and of a longer one's end."""
@@ -72,7 +77,7 @@ def _hit(signature, match, lines, index, facts):
     line = lines[index]
     # lines as long as a terminal is wide: this one may be their end
     above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
-    detail = _detail(match, line)
+    detail = match_detail(match, line)
     detail.update(
         printed_by=printed_by(" ".join(above) + line.text), requirement=signature.wants, age=card_age(facts)
     )
@@ -80,6 +85,10 @@ def _hit(signature, match, lines, index, facts):
     because = [CONDITIONS[condition](facts, detail) for condition in signature.needs]
     if not all(because):
         return None
+    if detail.get(
+        "apart"
+    ):  # the last line with what is not there, as of several failures the last one decides
+        line = next((row for row in reversed(lines) if detail["apart"] in row.text), line)
     for condition, cause in signature.unless:
         reason = CONDITIONS[condition](facts, detail)
         if reason:
@@ -102,33 +111,6 @@ def _hit(signature, match, lines, index, facts):
     return SignatureHit(signature, line, detail, causes, strength, because, says)
 
 
-def _detail(match, line):
-    detail = dict(match.groupdict())
-    for key in ("loaded", "compiled", "minimum"):
-        if detail.get(key):
-            detail[key] = _cudnn_text(detail[key])
-    if detail.get("found"):
-        detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
-    matched = " ".join(match.group(0).split())  # a terminal wraps long lines
-    text = matched + line.text
-    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
-    windows = re.search(r"\b(cublas(?:Lt)?|cudart|cufft|cusparse|cusolver)64_(\d\d)\b", text)
-    named = "lib%s.so.%s" % windows.groups() if windows else None
-    asked = next((detail[key] for key in ("library", "soname", "file") if detail.get(key)), None)
-    detail["library"] = library.group(0) if library else named or asked
-    found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
-    if not found and "libcudnn_" in match.re.pattern:
-        found = re.search(r"\.so\.(\d)", match.group(0))
-    detail["major"] = detail.get("major") or (found.group(1) if found else None)
-    return dict(detail, line=line.text, matched=matched)
-
-
-def _cudnn_text(text):
-    """``8.0.5`` out of a framework's form of it: 8.0.5, 7301, 90100, or (8, 7, 0)."""
-    parts = [part for part in re.split(r"[,. ]+", text) if part]
-    return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)
-
-
 def diagnose(reading):
     """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
     facts = TextFacts(reading.lines)
@@ -142,7 +124,7 @@ def diagnose(reading):
         findings = find_class(others, facts) + findings
     if not findings:
         short = len(reading.lines) <= _SHORT  # nobody pastes a whole log out of a window
-        whole = _unwrapped(reading.lines) if short else reading.lines
+        whole = unwrapped(reading.lines) if short else reading.lines
         broken = len(whole) < len(reading.lines)
         if broken and not harmless:
             findings, harmless = find(whole, facts)
@@ -153,6 +135,7 @@ def diagnose(reading):
             or (find_class(whole, facts) if broken else [])
         )
     findings = _apart_first(_facts_first(findings, told), find_facts(reading.lines, facts, "apart"))
+    findings = _without_consequences([_against(finding, facts) for finding in findings])
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -201,23 +184,6 @@ def _hides_its_cause(findings):
     """Whether all that was found are messages that fit several causes and tell of none."""
     kinds = {finding.signature.kind for finding in findings}
     return kinds == {"wrapper"} and any(len(finding.causes) > 1 for finding in findings)
-
-
-def _unwrapped(lines):
-    """The lines with those put together that a narrow window broke, in the middle of words, too: each but the
-    last is as long as the window is wide.
-    """
-    width = max([len(line.text) for line in lines if len(line.text) <= 250] or [0])
-    whole, before = [], ""
-    for line in lines:
-        apart = _ITEM.match(line.text) or _ERROR.match(line.text) or line.text == before
-        if before and width >= 40 and width - 1 <= len(before) <= width and not apart:
-            blank = " " * (width - len(before))  # at the window's edge it was lost
-            whole[-1] = whole[-1]._replace(text=whole[-1].text + blank + line.text)
-        else:
-            whole.append(line)
-        before = line.text
-    return whole
 
 
 def find(lines, facts):
@@ -332,6 +298,52 @@ def _raised(text, before, match):
     return "\n" not in text[match.end() :].rstrip("`\n ") and "raise " in before and traced
 
 
+_RULED_OUT = (
+    ("driver-new", "driver-too-old"),
+    ("driver-past-build", "driver-too-old"),
+    ("devices-counted", "driver-missing"),
+    ("devices-counted", "no-device"),
+    ("list-with-card", "framework-arch-missing"),
+)
+"""(condition, cause): what a text shows of the machine speaks against a cause, whatever the line that seems
+to tell it: a program's own check can be wrong, and a line can be about another machine.
+"""
+_CONSEQUENCE = re.compile(
+    r"(?i)\bfall(?:s|ing|en)?[ -]?back\b|\bno usable GPU\b|"
+    r"\b(?:running|runs|using|continu\w+) (?:on|with) (?:the )?CPU\b"
+)
+_ROUTINE = re.compile(r"^\W{0,3}(?:\S+ ){0,6}?\[?\b(?:INFO|DEBUG|TRACE)\b")
+"""What a program does after a failure, and lines that it logs when nothing is wrong."""
+
+
+def _against(finding, facts):
+    """A finding without the causes that the facts of its text rule out; where that leaves none, one that fits
+    and is not proven.
+    """
+    for condition, cause in _RULED_OUT:
+        reason = cause in finding.causes and CONDITIONS[condition](facts, dict(finding.detail))
+        others = [other for other in finding.causes if other != cause]
+        if reason and others:
+            finding = finding._replace(
+                causes=others, because=finding.because + ["not %s: %s" % (cause, reason)]
+            )
+        elif reason:
+            told = finding.because + ["this speaks against it: " + reason]
+            finding = finding._replace(strength=min(finding.strength, FITS), because=told)
+    return finding
+
+
+def _without_consequences(findings):
+    """The findings; where others fit as well, those of lines that tell what a program did after its failure,
+    or that it logs as routine, come as messages that hide their cause.
+    """
+    fits = [finding for finding in findings if finding.strength == FITS and finding.causes]
+    later = [f for f in fits if _CONSEQUENCE.search(f.line.text) or _ROUTINE.search(f.line.text)]
+    if not later or len(later) == len(fits):
+        return findings
+    return [f._replace(strength=WRAPPER) if f in later else f for f in findings]
+
+
 def _place(line):
     return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
 
@@ -388,6 +400,23 @@ def _name_once(causes):
         named |= {command["text"] for command in row["commands"]}
 
 
+_OF_RELEASES = ("package-pin-mismatch", "extension-mismatch", "package-overwritten")
+
+
+def _because(cause, finding, facts):
+    """What speaks for a cause: for one of releases that do not fit, who asks whom for what, too, if its line
+    is about that.
+    """
+    apart = facts.apart if cause in _OF_RELEASES else None
+    last = apart and re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
+    text = finding.line.text + " " + str(finding.detail.get("matched"))
+    named = apart and (
+        last in text or apart.kind == "python-new" and re.search("subscriptable|operand", text)
+    )
+    told = apart_told(apart, facts.python) if named else None
+    return finding.because + [told] if told and told not in finding.because else finding.because
+
+
 def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
@@ -411,7 +440,7 @@ def _row(cause, finding, facts):
         _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, " ".join(words)),
         strength=strength,
         says=finding.says,
-        because=finding.because,
+        because=_because(cause, finding, facts),
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
@@ -485,6 +514,10 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
     """
     if causes and not equal:
         return _look_for_facts(causes[0], facts)
+    if causes and causes[0].get("cause") in _OF_RELEASES and facts.apart:
+        look = _look_at_two(facts.apart, causes[0]["because"], facts)
+        if look:
+            return look
     best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), facts.places))
     if _told_apart(best, set(equal), facts.places) > (0,):
         return {"command": best.command, "decides": best.decides}
@@ -498,6 +531,28 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     look = {"command": _PROBE, "decides": silent or text + "; the probe looks at the machine itself"}
     return look if causes or silent else _look_without_failure(facts) or look
+
+
+def _look_at_two(apart, because, facts):
+    """The look at the releases of the two that do not fit; None where no line names one, or another line
+    tells the cause.
+    """
+    if apart_told(apart, facts.python) not in because:
+        return None
+    names = [name for name in (apart.asker, apart.asked) if name and name != "python" and "lib" != name[:3]]
+    if not names or apart.kind in ("itself", "part"):
+        return None
+    then = " & " if "windows" in facts.places else "; "
+    command = "python3 -m pip show %s%spython3 -m pip check" % (" ".join(sorted(set(names))), then)
+    if apart.asker and apart.asked and len(names) == 2:
+        told = "the releases of the two, and whether %s allows this %s by its own requirements" % tuple(names)
+        told += (
+            ": if pip check names it, the release that it asks for; if not, the newer of the two goes back, "
+        )
+        told += "or the older one up"
+    else:
+        told = "its release, to compare with the one that the program or its requirements were written for"
+    return {"command": command, "decides": told}
 
 
 def _look_by_system(facts):

@@ -10,6 +10,7 @@ from copy import copy
 from shlex import quote
 
 from ..common.command_forms import Command
+from ..common.distributions import apart_told
 from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
@@ -532,9 +533,44 @@ def whole_way(facts, causes):
     return commands + [Command("rtbuild", text, "asks for releases that fit all of these facts at once")]
 
 
+def _apart(*kinds):
+    """The condition that what one package asks of another and does not find is of one of these kinds."""
+
+    def condition(facts, detail):
+        apart = facts.apart
+        if apart is None or apart.kind not in kinds:
+            return None
+        detail["apart"] = re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
+        return apart_told(apart, facts.python)
+
+    return condition
+
+
 NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
+    "releases-apart": _apart("name", "module", "member", "argument", "size", "export"),
+    "files-apart": _apart("itself"),
+    "part-absent": _apart("part"),
+    "symbol-apart": _apart("symbol"),
+    "nccl-of-torch": lambda facts, _: (
+        facts.apart
+        and facts.apart[:3] == ("symbol", "torch", "libnccl")
+        and "PyTorch itself asks for it: a copy of the library of another release is loaded"
+    ),
+    "of-cuda-library": lambda facts, _: (
+        facts.apart
+        and facts.apart.kind == "symbol"
+        and facts.apart.asked.startswith("lib")
+        and "%s is of another release than what asks it was built with" % facts.apart.asked
+    ),
+    "torch-of-two": lambda facts, _: (
+        facts.apart
+        and facts.apart[:3] == ("itself", "torch", "torch")
+        and "PyTorch's own files do not fit each other"
+    ),
+    "python-took-away": _apart("python-gone"),
+    "python-before": _apart("python-new"),
     "card-apart": card_apart,
     "driver-apart": driver_apart,
     "release-apart": release_apart,

@@ -90,6 +90,10 @@ _INSTALL = re.compile(
     r"\s*(?:[!%]|\$ |RUN )?\s*(?:sudo\s+)?(?:python[\d.]* -m )?(?:uv )?(?:pip3?|conda|mamba|apt(?:-get)?)\s"
 )
 
+# A point of a list starts a line of its own.
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,2}\.) ")
+_ERROR_LINE = re.compile(r"\w*(?:Error|Exception|Warning): ")
+
 
 class TextReading(object):
     """The lines kept of some texts, and notes on how they were read."""
@@ -355,3 +359,20 @@ def _has_records(data):
     """Whether each of the first lines is a JSON document of its own, as in the log that Docker keeps."""
     lines = data.splitlines()[:3]
     return len(lines) > 1 and None not in map(_parsed, lines)
+
+
+def unwrapped(lines):
+    """The lines with those put together that a narrow window broke, in the middle of words, too: each but the
+    last is as long as the window is wide.
+    """
+    width = max([len(line.text) for line in lines if len(line.text) <= 250] or [0])
+    whole, before = [], ""
+    for line in lines:
+        apart = _LIST_ITEM.match(line.text) or _ERROR_LINE.match(line.text) or line.text == before
+        if before and width >= 40 and width - 1 <= len(before) <= width and not apart:
+            blank = " " * (width - len(before))  # at the window's edge it was lost
+            whole[-1] = whole[-1]._replace(text=whole[-1].text + blank + line.text)
+        else:
+            whole.append(line)
+        before = line.text
+    return whole

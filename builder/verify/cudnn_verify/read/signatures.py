@@ -8,6 +8,7 @@ from collections import namedtuple
 
 from ..common.causes import ini_row
 from ..common.tables import Section, beside, read_patterns, read_sections
+from ..common.versions import cudnn_tuple, dotted
 
 # example: a line as programs print it; text: the expression; causes: ids, the most
 # frequent first; needs: conditions; when, first, unless: [(condition, cause)]
@@ -228,3 +229,31 @@ def _best(alternatives):
 
 def _listed(text):
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def match_detail(match, line):
+    """The groups of a match, with the library, its major version and the forms of versions that they tell."""
+    detail = dict(match.groupdict())
+    for key in ("loaded", "compiled", "minimum"):
+        if detail.get(key):
+            detail[key] = _cudnn_text(detail[key])
+    if detail.get("found"):
+        detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
+    matched = " ".join(match.group(0).split())  # a terminal wraps long lines
+    text = matched + line.text
+    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
+    windows = re.search(r"\b(cublas(?:Lt)?|cudart|cufft|cusparse|cusolver)64_(\d\d)\b", text)
+    named = "lib%s.so.%s" % windows.groups() if windows else None
+    asked = next((detail[key] for key in ("library", "soname", "file") if detail.get(key)), None)
+    detail["library"] = library.group(0) if library else named or asked
+    found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
+    if not found and "libcudnn_" in match.re.pattern:
+        found = re.search(r"\.so\.(\d)", match.group(0))
+    detail["major"] = detail.get("major") or (found.group(1) if found else None)
+    return dict(detail, line=line.text, matched=matched)
+
+
+def _cudnn_text(text):
+    """``8.0.5`` out of a framework's form of it: 8.0.5, 7301, 90100, or (8, 7, 0)."""
+    parts = [part for part in re.split(r"[,. ]+", text) if part]
+    return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)

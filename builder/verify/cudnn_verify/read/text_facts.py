@@ -8,7 +8,7 @@ import re
 from itertools import islice
 
 from ....core.cards import cards_in
-from ..common.distributions import canonical
+from ..common.distributions import canonical, find_apart
 from ..common.tables import cuda_major_of, read_cards, read_facts, read_frameworks, read_patterns
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
 from .signatures import Words
@@ -143,6 +143,8 @@ class TextFacts(object):
         self.cuda_releases = {found["release"] for found in _find_all("cuda_release", text)}
         """CUDA as a text names it with its minor version, of builds and images alike."""
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
+        self.apart = find_apart(text, self.python)
+        """What one package asks of another and does not find, an ``Apart``; None without such a message."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
 

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from packaging.markers import Marker
+from pages import diagnose_score
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify.common.distributions import read_distributions, requirement
+from builder.verify.cudnn_verify.common.distributions import find_apart, read_distributions, requirement
 from builder.verify.cudnn_verify.common.versions import satisfies
 from builder.verify.cudnn_verify.measure import contents
 from builder.verify.cudnn_verify.measure.expectation import find_differences, read_expectation
@@ -589,3 +590,190 @@ def test_a_damaged_file_counts_only_where_it_is_in_use(recorder, tmp_path, monke
     ctx = recorder()
     files_stage(ctx)
     assert ctx.found("E05")["cause"] == "cudnn-sublibrary-missing"
+
+
+VENV = "/venv/lib/python3.9/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "asker", "asked", "versions"),
+    [
+        # as Python prints it, with the releases of both in a list of packages
+        (
+            f"""Traceback (most recent call last):
+  File "/home/me/run.py", line 1, in <module>
+    import arviz
+  File "{VENV}/arviz/stats.py", line 8, in <module>
+    from scipy.signal import gaussian
+ImportError: cannot import name 'gaussian' from 'scipy.signal' ({VENV}/scipy/signal/__init__.py)
+arviz    0.15.1
+scipy    1.13.0
+""",
+            "name",
+            "arviz",
+            "scipy",
+            {"arviz": "0.15.1", "scipy": "1.13.0"},
+        ),
+        # an older Python names no module: the line of code does
+        (
+            f"""  File "{VENV}/pipupgrade/_pip.py", line 7, in <module>
+    from pip import get_installed_distributions
+ImportError: cannot import name 'get_installed_distributions'""",
+            "name",
+            "pipupgrade",
+            "pip",
+            {"pipupgrade": None, "pip": None},
+        ),
+        # Windows, a blank in the path; IPython; quoted; the message wrapped
+        (
+            r"""  File "C:\Users\My Name\envs\x\Lib\site-packages\gradio_client\utils.py", line 9, in <module>
+ImportError: cannot import name 'connect' from
+'websockets.legacy' (C:\Users\My Name\envs\x\Lib\site-packages\websockets\legacy\__init__.py)""",
+            "name",
+            "gradio-client",
+            "websockets",
+            {"gradio-client": None, "websockets": None},
+        ),
+        (
+            f"""File {VENV}/silero_vad/utils_vad.py:139, in read_audio(path)
+--> 139     list_backends = torchaudio.list_audio_backends()
+AttributeError: module 'torchaudio' has no attribute 'list_audio_backends'""",
+            "name",
+            "silero-vad",
+            "torchaudio",
+            {"silero-vad": None, "torchaudio": None},
+        ),
+        # a part of a package that is there: Python would name the package itself, were it not
+        (
+            f"""  File "{VENV}/peft/x.py", line 2, in <module>
+ModuleNotFoundError: No module named 'transformers.modeling_layers'""",
+            "module",
+            "peft",
+            "transformers",
+            {"peft": None, "transformers": None},
+        ),
+        ("ModuleNotFoundError: No module named 'mmcv._ext'", "part", None, "mmcv", {"mmcv": None}),
+        # what an exception led to is no other failure; a loader of modules asks for nothing itself
+        (
+            f"""  File "{VENV}/peft/model.py", line 1, in <module>
+    from transformers import EncoderDecoderCache
+  File "{VENV}/transformers/utils/import_utils.py", line 9, in __getattr__
+ImportError: cannot import name 'EncoderDecoderCache' from 'transformers' ({VENV}/transformers/__init__.py)
+
+The above exception was the direct cause of the following exception:
+
+  File "/home/me/run.py", line 1, in <module>
+RuntimeError: it failed""",
+            "name",
+            "peft",
+            "transformers",
+            {"peft": None, "transformers": None},
+        ),
+        # the function of a package that the line of code names
+        (
+            f"""  File "{VENV}/aiger/expr.py", line 9, in <module>
+    @attr.s(frozen=True, eq=False)
+TypeError: attrs() got an unexpected keyword argument 'eq'""",
+            "argument",
+            "aiger",
+            "attrs",
+            {"aiger": None, "attrs": None},
+        ),
+        # its own name; Cython's sources; whose library and whose function
+        (
+            f"""  File "{VENV}/pandas/util/testing.py", line 28, in <module>
+ImportError: cannot import name 'raise_with_traceback' from 'pandas.compat' ({VENV}/pandas/compat.py)""",
+            "itself",
+            "pandas",
+            "pandas",
+            {"pandas": None},
+        ),
+        (
+            """  File "hdbscan/_hdbscan_tree.pyx", line 1, in init hdbscan._hdbscan_tree
+ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Expected 88 from C header""",
+            "size",
+            "hdbscan",
+            "numpy",
+            {"hdbscan": None, "numpy": None},
+        ),
+        (
+            f"ImportError: {VENV}/torchcodec/libtorchcodec_core8.so: undefined symbol: torch_from_blob",
+            "symbol",
+            "torchcodec",
+            "torch",
+            {"torchcodec": None, "torch": None},
+        ),
+        # Python itself: what it took away, and what a later one brings
+        (
+            """  File "/venv/lib/python3.13/site-packages/pydub/utils.py", line 11, in <module>
+ModuleNotFoundError: No module named 'pyaudioop'""",
+            "python-gone",
+            "pydub",
+            "python",
+            {"pydub": None},
+        ),
+        (
+            f"""  File "{VENV}/textual/app.py", line 91
+    match event:
+          ^
+SyntaxError: invalid syntax""",
+            "python-new",
+            "textual",
+            "python",
+            {"textual": None},
+        ),
+    ],
+)
+def test_a_traceback_tells_which_package_asks_which_one(text, kind, asker, asked, versions):
+    apart = find_apart(text)
+    assert (apart.kind, apart.asker, apart.asked, apart.versions) == (kind, asker, asked, versions)
+    cause = diagnose_score.answer(text)["causes"][0]
+    assert asked in " ".join(cause["because"]).lower()
+    assert kind in ("itself", "part", "symbol") or cause["cause"] == "package-pin-mismatch"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # modules and classes of the program's own
+        """  File "run.py", line 4, in <module>
+    from libs import update
+ImportError: cannot import name 'update'""",
+        """  File "train.py", line 3, in <module>
+ModuleNotFoundError: No module named 'utils.metric'""",
+        """  File "/home/me/model.py", line 12, in fit
+AttributeError: 'Net' object has no attribute 'foo'""",
+        "TypeError: Client.__init__() got an unexpected keyword argument 'version'",
+        # a file of the program's in the place of Python's module, and Python's own files
+        f"""  File "{VENV}/numpy/random/__init__.py", line 4, in <module>
+ImportError: cannot import name 'randint' from 'random' (/home/me/random.py)""",
+        """  File "/usr/lib/python2.7/weakref.py", line 14, in <module>
+    from _weakref import (
+ImportError: cannot import name _remove_dead_weakref""",
+        # a package that is not here at all, and a name that this Python has
+        "ModuleNotFoundError: No module named 'torchdiffeq'",
+        f"""  File "{VENV}/x.py", line 3, in <module>
+ImportError: cannot import name 'pairwise' from 'itertools' (unknown location)""",
+    ],
+)
+def test_no_two_packages_are_told_apart_where_no_line_names_them(text):
+    assert find_apart(text, "3.12") is None
+
+
+def test_two_packages_of_python_alone_are_upgraded_together_and_a_look_names_both():
+    text = f"""  File "{VENV}/evaluate/loading.py", line 10, in <module>
+ImportError: cannot import name 'xyz' from 'datasets' ({VENV}/datasets/__init__.py)
+evaluate==0.4.0"""
+    document = diagnose_score.answer(text.replace("evaluate", "trl"))
+    commands = [row["text"] for row in document["causes"][0]["commands"]]
+    assert commands == ["pip install --upgrade datasets trl"]
+    assert "pip show datasets trl" in document["look"]["command"]
+    assert not document["decided"]
+    # what is compiled for a PyTorch stays as it is, and its own requirements choose the other one
+    document = diagnose_score.answer(text.replace("evaluate", "vllm"))
+    assert [row["text"] for row in document["causes"][0]["commands"]][:1] == [
+        "pip install --upgrade vllm==0.4.0 datasets"
+    ]
+    # what pip must not change alone is named and left as it is
+    document = diagnose_score.answer(text.replace("datasets", "torchaudio"))
+    assert not [row for row in document["causes"][0]["commands"] if "--upgrade" in row["text"]]

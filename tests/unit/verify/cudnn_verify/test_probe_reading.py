@@ -473,7 +473,7 @@ def test_a_symbol_of_the_other_abi_names_the_wheel(release, symbol, told):
     line = "ImportError: flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: " + symbol
     row = ask(f"{line}\ntorch=={release}\n")["causes"][0]
     assert row["cause"] == "extension-mismatch"
-    assert [text for text in row["because"] if "C++ ABI" in text] == [text for text in row["because"] if told]
+    assert any("C++ ABI" in text for text in row["because"]) is bool(told)
     assert not told or told in row["because"][0]
 
 
