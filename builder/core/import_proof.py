@@ -64,8 +64,14 @@ def missing(
 
 def _says_gone(every: ImportSet, lack: Lack) -> bool:
     """Whether the package that lacks a name says so, or that a module is one which it never says."""
-    module, name, _ = lack
-    return every.unsaid_module(module) == module if name is None else every.says_gone(module, name)
+    module, name, owner = lack
+    if name is not None:
+        return every.says_gone(module, name)
+    above, _, last = module.rpartition(".")
+    unsaid = (
+        every.whole and bool(owner) and every.owner(above) == owner and every.mentions(owner, last) is False
+    )
+    return unsaid or every.unsaid_module(module) == module
 
 
 def _most(outcomes: Outcomes, distribution: str, left: set[Lack]) -> str:
@@ -186,7 +192,8 @@ class _Walk:
             self.tried += 1
             names, outcome = self.every.names(at), self.outcomes.outcome(at)
             raises = names is not None and (names.raises or names.opens)
-            if raises or self.tried > _MOST_TRIED or not all(map(_is_no_import, outcome.lacks)):
+            unknown = raises or outcome.deferred or self.tried > _MOST_TRIED
+            if unknown or not all(map(_is_no_import, outcome.lacks)):
                 return
             for other in outcome.executed:
                 inner.execute(other, at, root)

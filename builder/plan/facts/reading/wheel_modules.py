@@ -37,7 +37,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 14
+_READER = 15
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -156,6 +156,8 @@ def _proven(
         brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
+        saying=lambda wheel, folder, text: shelf[wheel].saying(folder, text),
+        environment=dict(cell.env),
         library=library,
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
@@ -432,6 +434,21 @@ class _Shelved:
             self.answers[word] = word.encode() in self.words
             self.new = True
         return None if self.answers[word] not in {True, False} else bool(self.answers[word])
+
+    def saying(self, folder: str, text: str) -> Sequence[str] | None:
+        """The modules below a folder whose sources have a text in quotes."""
+        key = f"{folder}:{text}:said"
+        if key not in self.answers and (sources := self.opened()) is not None and self.files is not None:
+            named = {path: module for module, path in self.files.modules.items() if path is not None}
+            quoted = re.compile(rb"['\"]" + re.escape(text.encode()) + rb"['\"]")
+            inner = ((named.get(path, ""), content) for path, content in sources.every())
+            every = [(module, content) for module, content in inner if module.startswith(f"{folder}.")]
+            if any(content is None for _, content in every):
+                return None
+            self.answers[key] = sorted(module for module, content in every if quoted.search(content or b""))
+            self.new = True
+        found = self.answers.get(key)
+        return [str(one) for one in found] if isinstance(found, list) else None
 
     def imports(self, module: str) -> bool | None:
         """Whether a source may import a module, also by its name as a text."""
