@@ -129,13 +129,13 @@ class Outcomes:
         found, outcome = self.every.names(module), Executed()
         if found is not None and guard.tried:
             self._take(module, found, guard.trial, outcome)
-        return outcome
+        return outcome if not outcome.deferred else Executed()  # a handler may get what ends one of these
 
-    def executes(self, one: Taken) -> list[str]:
-        """The modules that an import executes to which nothing is lacking."""
+    def executes(self, one: Taken) -> Executed:
+        """The outcome of an import to which nothing is lacking."""
         outcome = Executed()
         self._take_one(one.module, one, outcome)
-        return outcome.executed
+        return outcome
 
     def _take(
         self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0

@@ -184,7 +184,10 @@ class _Walk:
         for one in guard.tried:
             if one.pythons >> self.every.python & 1:
                 own = f"{of}.{one.name}" if one.module == of else ""  # bound by the handler alone
-                for other in (*self.outcomes.executes(one), own):
+                outcome = self.outcomes.executes(one)
+                if outcome.deferred:
+                    return
+                for other in (*outcome.executed, own):
                     inner.execute(other, module, root)
         found: list[Missing] = []
         while inner.queue:

@@ -48,6 +48,10 @@ _PARSERS = frozenset({"parse", "parse_version", "Version", "LooseVersion", "Stri
 _OF_VERSIONS = re.compile(
     r"(?:packaging|distutils|pkg_resources|looseversion|setuptools|importlib_metadata)\..*"
 )
+_OF_IMAGES = re.compile(
+    r"PATH|HOME|CUDA|NVIDIA|PYTHON|LANG|^LC_|USER|SHELL|TERM|HOST|DISPLAY|TMP|TEMP|PWD|NAME"
+)
+"""In the name of a variable that an image, or a container, has though its cell sets none."""
 _SIGNS = frozenset({"lt", "le", "eq", "ne", "ge", "gt"})
 _KEYS = (str, int, frozenset)
 MOST_TURNS = 20_000
@@ -373,9 +377,7 @@ class Expressions(ABC):
                     raise RaisesError("KeyError")
                 return [owner] if owner is not None and there is not UNKNOWN else UNKNOWN
             case Dotted() if on.text == "os.environ" and isinstance(at, str):
-                if at not in self.every.environment:
-                    raise RaisesError("KeyError")
-                return self.every.environment[at]
+                return self.every.environment.get(at, UNKNOWN)
             case Folder() if at == frozenset():
                 return on.rows
             case Method(on=None, name="globals") if isinstance(at, str):
@@ -545,7 +547,8 @@ class Expressions(ABC):
             case [] if text == "importlib.metadata.packages_distributions":
                 answer = Packages()
             case [str(name), *more] if text in {"os.environ.get", "os.getenv"}:
-                answer = self.every.environment.get(name, more[0] if more else words.get("default"))
+                default = more[0] if more else words.get("default", UNKNOWN)
+                answer = self.every.environment.get(name, default if not _OF_IMAGES.search(name) else UNKNOWN)
             case [Version() | str() as version] if last in _PARSERS and _OF_VERSIONS.fullmatch(text):
                 try:
                     answer = Version(str(version))

@@ -399,7 +399,11 @@ def deferred(runs: Runs, module: str, name: str) -> Iterator[tuple[str, str | No
     """The modules that a package imports when it is asked for a name, each with the name that it takes of
     it, if that is known. Nothing for a name that it has without, or of which it is not known."""
     found, run = runs.every.names(module), runs.module(module)
-    if found is None or runs.every.there(f"{module}.{name}"):
+    if found is None:
+        return
+    if runs.every.there(f"{module}.{name}"):
+        if found.lazy and run is not None and run.structure is not None and name in run.structure.rows:
+            yield f"{module}.{name}", None
         return
     of, inner = found.deferred.get(name, ("", None))
     if of:

@@ -764,6 +764,7 @@ def test_a_lazy_module_imports_what_it_is_asked_for_alone() -> None:
     assert lazy("First") == lazy("Second") == ["lazy.both: giver.gone"]
     assert lazy("Model") == ["lazy.model: giver.gone"]
     assert lazy("Set") == ["lazy.set: giver.gone"]
+    assert lazy("both") == ["lazy.both: giver.gone"]
 
 
 def test_of_what_is_not_installed_a_lazy_module_has_a_name_without_an_import() -> None:
