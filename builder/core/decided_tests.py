@@ -82,8 +82,9 @@ def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> tuple[int, in
     if compares is None:
         return 0, 0
     true = false = 0
-    for minor in range(32):
-        found = _of_python(left, minor)
+    text = ast.unparse(left).removeprefix("_")
+    for minor in range(32 if text.startswith(("sys.", "platform.", "os.")) else 0):
+        found = _of_python(text, minor)
         if found is None or _is_open(found, wanted):
             continue
         try:
@@ -101,9 +102,8 @@ def _is_open(found: Any, wanted: Any) -> bool:
     return len(found) > 2 and len(wanted) > 2 and wanted[:2] == found[:2]
 
 
-def _of_python(node: ast.expr, minor: int) -> Any:
+def _of_python(text: str, minor: int) -> Any:
     """The value that an expression has on Linux, with Python 3.``minor``; None if it is another one."""
-    text = ast.unparse(node).removeprefix("_")
     version = (3, minor, 0, "final", 0)
     return {
         "sys.version_info": version,

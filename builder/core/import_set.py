@@ -169,8 +169,8 @@ class ImportSet:
     """Whether nothing else can be imported, but for Python's own modules."""
     compiled: Callable[[str, str, str], bool | None] = lambda *_: None
     """Whether a compiled module of a wheel has a name; None if nobody knows."""
-    saying: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
-    """The modules in a folder of a wheel whose sources have a text in quotes; None if nobody knows."""
+    exporting: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
+    """The modules in a folder of a wheel that have a name in ``__all__``; None if nobody knows."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the image sets; the proof takes no others to be set."""
     library: Callable[[str], bool | None] = lambda _: None

@@ -455,7 +455,7 @@ _OF_FILES = (
 def _of_folder(runs: Runs, module: str, folder: str, name: str) -> str | None:
     """The only module of a folder with a name in ``__all__`` whose demands the set meets."""
     every = runs.every
-    said = every.saying(every.owner(folder) or "", folder, name)
+    said = every.exporting(every.owner(folder) or "", folder, name)
     rows = [(one, every.names(one)) for one in said or ()]
     having = [
         (one, found) for one, found in rows if found is None or found.public is None or name in found.public

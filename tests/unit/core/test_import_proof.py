@@ -73,7 +73,7 @@ def proof(
         mentions=mentions,
         brings=lambda _, lacks: [False] * len(lacks),
         whole=whole,
-        saying=lambda wheel, folder, text: [
+        exporting=lambda wheel, folder, text: [
             module
             for module, path in by_name[wheel].modules.items()
             if module.startswith(f"{folder}.") and path and repr(text) in sources[wheel][path]
