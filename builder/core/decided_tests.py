@@ -1,14 +1,17 @@
-"""Tests, and other expressions, whose value the release of Python decides, or the wheels of a set."""
+"""Tests, and other expressions, whose value the release of Python decides, or the wheels of a set; the names
+that are bound in a module up to one of its statements, and what is known of each.
+"""
 
 import ast
+import contextlib
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from builder.core.module_syntax import called, last_name, names_in
+from builder.core.module_syntax import OWN_FOLDER, called, last_name, names_in, nodes_of
 from builder.core.module_values import ALWAYS, Expression
 from builder.core.python_names import OF_PYTHON
 
@@ -79,8 +82,9 @@ def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> tuple[int, in
     if compares is None:
         return 0, 0
     true = false = 0
-    for minor in range(32):
-        found = _of_python(left, minor)
+    text = ast.unparse(left).removeprefix("_")
+    for minor in range(32 if text.startswith(("sys.", "platform.", "os.")) else 0):
+        found = _of_python(text, minor)
         if found is None or _is_open(found, wanted):
             continue
         try:
@@ -98,9 +102,8 @@ def _is_open(found: Any, wanted: Any) -> bool:
     return len(found) > 2 and len(wanted) > 2 and wanted[:2] == found[:2]
 
 
-def _of_python(node: ast.expr, minor: int) -> Any:
+def _of_python(text: str, minor: int) -> Any:
     """The value that an expression has on Linux, with Python 3.``minor``; None if it is another one."""
-    text = ast.unparse(node).removeprefix("_")
     version = (3, minor, 0, "final", 0)
     return {
         "sys.version_info": version,
@@ -125,9 +128,7 @@ class UnknownValueError(Exception):
 
 _PARSERS = {"parse", "parse_version", "Version", "LooseVersion", "StrictVersion", "digit_version", "V"}
 _PARTS = {"major", "minor", "micro", "release", "base_version", "public"}
-_LEAVES = {"of", "installed", "library", "found", "result"}
-_OF_PACKAGE = ("found", "installed")
-"""Leaves that are not None if a module is there, and a distribution of its name."""
+_LEAVES = {"of", "installed", "library", "found", "asked"}
 _UNKNOWN: Expression = ["?"]
 
 
@@ -226,8 +227,6 @@ class ExpressionReader:
         self, module: Callable[[tuple[str, ...]], set[str]], shadowed: Callable[[str], bool]
     ) -> None:
         self.names: dict[str, Expression] = {}
-        self.askers: set[str] = set()
-        """Functions of the source that say whether the package of a name is installed."""
         self.module, self.shadowed = module, shadowed
 
     def read(self, node: ast.expr) -> Expression | None:
@@ -243,12 +242,8 @@ class ExpressionReader:
                 answer = self.names.get(name) or self._of(node)
             case ast.Attribute(value=inner, attr=attribute):
                 answer = self._attribute(node, inner, attribute)
-            case ast.Call(args=[first, *_]):
-                answer = self._call(node, first)
-            case ast.Call(func=function, keywords=[]):
-                chain = names_in(function)
-                asked = bool(chain) and not self.shadowed(chain[0]) and _SAYS_WHETHER.match(chain[-1])
-                answer = ["result", *chain] if asked else None
+            case ast.Call(args=args):
+                answer = (self._call(node, args[0]) if args else None) or self._asked(node)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 denied = self.read(operand)
                 answer = ["not", denied] if denied is not None else None
@@ -284,7 +279,7 @@ class ExpressionReader:
         if name in _PARSERS and len(node.args) == 1 and not node.keywords:
             inner = self.read(first)
             return ["version", inner] if inner is not None else None
-        if (name == "version" or name in self.askers) and isinstance(first, ast.Constant):
+        if name == "version" and isinstance(first, ast.Constant):
             return self._installed(node, first)
         if name in FINDERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
             return ["library", first.value]
@@ -296,11 +291,21 @@ class ExpressionReader:
             return ["first", int(found["count"] or found["most"]), inner] if inner is not None else None
         return None
 
+    def _asked(self, node: ast.Call) -> Expression | None:
+        """The call of a function that says whether something is there, with arguments written out."""
+        chain = names_in(node.func)
+        if not chain or self.shadowed(chain[0]) or not SAYS_WHETHER.match(chain[-1]):
+            return None
+        given = (*node.args, *(one.value for one in node.keywords))
+        if not all(
+            isinstance(one, ast.Constant) and isinstance(one.value, str | int | None) for one in given
+        ):
+            return None
+        args = [one.value for one in node.args if isinstance(one, ast.Constant)]
+        words = {one.arg: one.value.value for one in node.keywords if isinstance(one.value, ast.Constant)}
+        return ["asked", list(chain), args, words] if None not in words else None
+
     def _installed(self, node: ast.Call, first: ast.Constant) -> Expression | None:
-        if isinstance(node.func, ast.Name) and node.func.id in self.askers and isinstance(first.value, str):
-            alone = len(node.args) == 1 and not node.keywords and not self.shadowed(node.func.id)
-            every = [["is not", [kind, first.value], ["const", None]] for kind in _OF_PACKAGE]
-            return ["all", *every] if alone and first.value.isidentifier() else None
         names = self.module(names_in(node.func))
         asked = bool(names) and names <= METADATA and isinstance(first.value, str)
         return ["installed", first.value] if asked else None
@@ -335,89 +340,158 @@ METADATA = {
 """Functions that raise for a distribution that is not installed."""
 
 
-def asks_for_package(own: ast.FunctionDef, module: Callable[[tuple[str, ...]], set[str]]) -> bool:
-    """Whether a function's result is true if its first argument is the name of a module that is there and of
-    a distribution that is installed, and false if there is no such module; as ``_is_package_available`` of
-    transformers. ``module`` as that of :class:`ExpressionReader`.
-    """
-    args = own.args
-    if len(args.args) != len(args.defaults) + 1 or args.posonlyargs or args.kwonlyargs or args.vararg:
-        return False
-    if args.kwarg or own.decorator_list:
-        return False
-    first, *others = (one.arg for one in args.args)
-    try:
-        for found in (True, False):
-            names: dict[str, Any] = {}
-            run = _PackageRun(first, names, found, module)
-            names |= {name: run.value(one) for name, one in zip(others, args.defaults, strict=True)}
-            answer = run.result(own.body)
-            if answer not in ({True} if found else {False, None, ...}):
-                return False
-    except UnknownValueError:
-        return False
-    return True
-
-
-class _PackageRun:
-    """A run of a function whose argument ``first`` names a package that is ``found``, or is not.
-
-    Each method raises UnknownValueError for what it does not know.
-    """
-
-    def __init__(
-        self, first: str, names: dict[str, Any], found: bool, module: Callable[[tuple[str, ...]], set[str]]
-    ) -> None:
-        self.first, self.names, self.found, self.module = first, names, found, module
-
-    def result(self, body: Sequence[ast.stmt]) -> Any:
-        """What the statements return; ``...`` if they do not."""
-        for statement in body:
-            answer: Any = ...
-            match statement:
-                case ast.Expr(value=ast.Constant()):
-                    pass
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger")))):
-                    pass
-                case ast.Assign(targets=[ast.Name(id=name)], value=given) if name != self.first:
-                    self.names[name] = self.value(given)
-                case ast.If(test=test, body=then, orelse=other):
-                    answer = self.result(then if self.value(test) else other)
-                case ast.Try(body=tried, orelse=then, finalbody=[]):  # nothing raises that value() knows
-                    answer = self.result([*tried, *then])
-                case ast.Return(value=given) if given is not None:
-                    return self.value(given)
-                case _:
-                    raise UnknownValueError
-            if answer is not ...:
-                return answer
-        return ...
-
-    def value(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=None | bool() | str() as found):
-                return found
-            case ast.Name(id=name) if name in self.names:
-                return self.names[name]
-            case ast.Compare(
-                left=ast.Call(func=function, args=[ast.Name(id=asked)], keywords=[]),
-                ops=[ast.IsNot()],
-                comparators=[ast.Constant(value=None)],
-            ) if asked == self.first and self.module(names_in(function)) == {"importlib.util.find_spec"}:
-                return self.found
-            case ast.Call(func=function, args=[ast.Name(id=asked)], keywords=[]) if (
-                self.found and asked == self.first
-            ):
-                names = self.module(names_in(function))
-                if names and names <= METADATA:
-                    return "installed"
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return not self.value(operand)
-            case _:
-                pass
-        raise UnknownValueError
-
-
 FINDERS = {"find_library", "_find_library"}
-_SAYS_WHETHER = re.compile(r"_?(?:is|has)_")
-"""Functions that others call without arguments to know what is installed: ``is_triton_available()``."""
+SAYS_WHETHER = re.compile(r"_?(?:is|has)_")
+"""Functions that others call to know what is installed: ``is_triton_available()``."""
+
+
+# -- names of a module
+
+Target = tuple[str, str | None]
+"""The module, and the name of it if it is none itself, that an import binds."""
+_KEEP_FILLED = {"list", "tuple", "set", "sorted", "enumerate", "reversed", "dict", "iter"}
+
+
+class Bindings:
+    """The names of one module. ``globals_``: those that functions of it may bind."""
+
+    def __init__(self, globals_: Iterable[str]) -> None:
+        self.globals = frozenset(globals_)
+        self.names = set(self.globals)
+        """Every name that may be bound."""
+        self.again: set[str] = set()
+        """Names that are bound several times."""
+        self.targets: dict[str, set[Target | None]] = {}
+        """Imports that bind a name; None among them for any other way."""
+        self.sure: dict[str, int] = {}
+        """Pythons on which a name is bound by an import for certain, up to this statement."""
+        self.shadows: list[set[str]] = []
+        """Names of each class body, or function, that the statement is in."""
+        self.never = False
+        """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
+        self.values = ExpressionReader(self.dotted, self.is_shadowed)
+        """Values that the wheels of a set decide."""
+        self.flags: dict[str, tuple[int, int]] = {}
+        """The Pythons on which a name that is bound once is true, and those on which it is false."""
+        self.initial: dict[str, Expression | None] = {}
+        """None or False, if a name is bound to it first; None for another first value."""
+        self.versions: dict[str, str] = {}
+        """Texts that begin as a version does."""
+        self.filled: set[str] = set()
+        """Names of lists and dictionaries that have something in them."""
+        self.own_folders: set[str] = set()
+        """Names of the folder that the module lies in."""
+        self.lists_folder = False
+        """Whether the module asks for the files in a folder."""
+
+    def is_shadowed(self, name: str) -> bool:
+        """Whether a class body, or a function, that the statement is in binds a name."""
+        return any(name in names for names in self.shadows)
+
+    def is_bound(self, name: str) -> bool:
+        return name in self.names or self.is_shadowed(name)
+
+    def once(self, name: str) -> bool:
+        """Whether a name of the module is bound at one place alone."""
+        return name not in self.again and name not in self.globals
+
+    @contextlib.contextmanager
+    def scope(self, names: set[str], values: dict[str, Expression]) -> Iterator[None]:
+        """The statements of a class body, or of a function, that binds ``names``; ``values``: of others."""
+        outer = self.values.names
+        self.values.names = {name: one for name, one in outer.items() if name not in names} | values
+        self.shadows.append(names)
+        yield
+        self.shadows.pop()
+        self.values.names = outer
+
+    def dotted(self, chain: tuple[str, ...]) -> set[str]:
+        """The dotted names that ``first.second`` certainly is; more than one of imports that may fail."""
+        first = chain[0] if chain else ""
+        if not first or self.is_shadowed(first):
+            return set()
+        targets = self.targets.get(first, set())
+        if not targets or None in targets or first in self.globals:
+            return set()
+        return {".".join((one[0], *((one[1],) if one[1] else ()), *chain[1:])) for one in targets if one}
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget the values of names that are bound anew."""
+        for name in names:
+            self.values.names.pop(name, None)
+
+    def bind(self, name: str, target: Target | None = None, pythons: int = 0) -> None:
+        """Note that a name is bound; ``target``: by an import, on these Pythons for certain."""
+        self.values.names.pop(name, None)
+        if self.shadows:
+            self.shadows[-1].add(name)
+            return
+        self.targets.setdefault(name, set()).add(target)
+        if self.never:
+            return
+        self.flags.pop(name, None)
+        self.filled.discard(name)
+        self.again |= {name} & self.names
+        self.names.add(name)
+        if target is not None:
+            self.sure[name] = self.sure.get(name, 0) | pythons
+
+    def assign(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
+        """Note what is known of the value of names that were bound."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        bound = [one.id for target in targets for one in nodes_of(target) if isinstance(one, ast.Name)]
+        self.forget(bound)
+        self.own_folders.difference_update(bound)
+        if isinstance(statement, ast.AugAssign):
+            return
+        plain = [one.id for one in targets if isinstance(one, ast.Name)]
+        if len(bound) == 1 and plain == bound:
+            self._value(bound[0], statement.value)
+        if len(targets) == 1 and plain and pythons == ALWAYS and not self.never and not self.shadows:
+            known = decided(statement.value, self.flag_of)  # as of ``PY3 = sys.version_info[0] == 3``
+            if plain[0] not in self.again and known != (0, 0):
+                self.flags[plain[0]] = known
+        if self.lists_folder and OWN_FOLDER.fullmatch(ast.unparse(statement.value)):
+            self.own_folders |= set(plain)
+        if not self.shadows and self.is_filled(statement.value):
+            self.filled |= set(plain)
+
+    def _value(self, name: str, value: ast.expr) -> None:
+        known = self.values.read(value)
+        if known is not None and name not in self.globals:
+            self.values.names[name] = known
+        elif not self.shadows:  # what the first call of a function finds
+            nothing = known in (["const", None], ["const", False]) and name not in self.initial
+            self.initial[name] = known if nothing else None
+        if not self.shadows and isinstance(value, ast.Constant | ast.Name):
+            text = known[1] if known is not None and known[0] == "const" else None
+            if isinstance(text, str) and re.match(r"v?\d+(?:\.\d+)+", text):
+                self.versions[name] = text
+
+    def flag_of(self, name: str) -> tuple[int, int]:
+        """The Pythons on which a name is certainly true, and on which it is certainly false."""
+        known = self.once(name) and not self.is_shadowed(name)
+        return self.flags.get(name, (0, 0)) if known else (0, 0)
+
+    def is_filled(self, node: ast.expr) -> bool:
+        """Whether a loop over it has a first turn."""
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                found = any(not isinstance(one, ast.Starred) for one in parts)
+            case ast.Constant(value=str(text)):
+                found = bool(text)
+            case ast.Dict(keys=keys):
+                found = any(key is not None for key in keys)
+            case ast.Name(id=name):
+                found = name in self.filled and not self.is_shadowed(name)
+            case ast.Call(func=ast.Attribute(value=on, attr=name)):
+                found = name in {"items", "keys", "values", "copy"} and self.is_filled(on)
+            case ast.Call(func=ast.Name(id="dict"), keywords=[*words], args=[]):
+                found = any(one.arg is not None for one in words)
+            case ast.Call(func=ast.Name(id="zip"), args=[_, *_] as parts):
+                found = all(map(self.is_filled, parts))
+            case ast.Call(func=ast.Name(id=name), args=[first, *_]):
+                found = name in _KEEP_FILLED and self.is_filled(first)
+            case _:
+                found = False
+        return found

@@ -10,6 +10,7 @@ from builder.core import python_names
 from builder.core.decided_tests import UnknownValueError, leaves, value
 from builder.core.import_set import NO_ROOTS, PYTHON, ImportSet
 from builder.core.module_ends import catches
+from builder.core.module_runs import Runs, deferred
 from builder.core.module_values import (
     BY_OLD_PROTOC,
     Called,
@@ -96,13 +97,16 @@ class Executed:
     tried: list[tuple[str, Guard]] = field(default_factory=list)
     """Each ``try`` whose imports nothing is lacking to by themselves, and the module that has it: a function
     that is called may be another's."""
+    deferred: list[str] = field(default_factory=list)
+    """Those of the imports that a package does when it is asked for a name: what ends one comes out as
+    another exception."""
 
 
 class Outcomes:
     """Executes the modules of a set, each once."""
 
     def __init__(self, every: ImportSet) -> None:
-        self.every = every
+        self.every, self.runs = every, Runs(every)
         self._outcomes: dict[str, Executed] = {}
         self._followed: set[tuple[str, str]] = set()
         """Functions, whose calls are followed once."""
@@ -125,13 +129,13 @@ class Outcomes:
         found, outcome = self.every.names(module), Executed()
         if found is not None and guard.tried:
             self._take(module, found, guard.trial, outcome)
-        return outcome
+        return outcome if not outcome.deferred else Executed()  # a handler may get what ends one of these
 
-    def executes(self, one: Taken) -> list[str]:
-        """The modules that an import executes to which nothing is lacking."""
+    def executes(self, one: Taken) -> Executed:
+        """The outcome of an import to which nothing is lacking."""
         outcome = Executed()
         self._take_one(one.module, one, outcome)
-        return outcome.executed
+        return outcome
 
     def _take(
         self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0
@@ -144,7 +148,7 @@ class Outcomes:
             at for one in effects.listed if one.pythons & bit for at in self.every.in_folder(one)
         )
         for use in effects.used:
-            if use.pythons & bit and (lack := self._attribute(module, found, use, outcome.executed)):
+            if use.pythons & bit and (lack := self._attribute(module, found, use, outcome)):
                 at, name, doubt = lack
                 outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
         for call in effects.called:
@@ -179,6 +183,7 @@ class Outcomes:
         outcome.executed.append(one.module)
         if one.name is None or one.name == "*" or lack is not None:
             return
+        self._defer(module, one, outcome)
         given, inner = self.every.names(one.module), f"{one.module}.{one.name}"
         to = given.bound.get(one.name) if given is not None else None
         if to is not None and to[1] is None and self.every.there(to[0]):
@@ -190,6 +195,21 @@ class Outcomes:
         stars = given.stars if given is not None and not itself else ()
         if self.every.there(inner) and all(self.every.by_star(star, one.name) is False for star in stars):
             outcome.executed.append(inner)
+
+    def _defer(self, module: str, one: Taken, outcome: Executed, depth: int = 0) -> None:
+        """Go where a package goes when it is asked for a name."""
+        for at, name in deferred(self.runs, one.module, one.name or ""):
+            outcome.deferred.append(at)
+            if name is None or depth >= _MOST_CALLS:
+                outcome.executed.append(at)
+                continue
+            inner = one._replace(module=at, name=name)
+            lack = self.every.fails(inner)
+            if lack is not None:
+                outcome.lacks.append(Missing(one.module, 1, *lack))
+            if lack is None or lack[1] is not None:
+                outcome.executed.append(at)
+                self._defer(module, inner, outcome, depth + 1)
 
     def _guarded(self, module: str, found: ModuleNames, guard: Guard, outcome: Executed, depth: int) -> None:
         """Take a ``try``. If the first handler certainly gets an exception of the block, it is executed."""
@@ -237,11 +257,11 @@ class Outcomes:
     def _answer(self, module: str, found: ModuleNames, test: Expression) -> bool | None:
         """Whether a test of a module holds in this set; None if nobody knows."""
         try:
-            return bool(value(test, partial(self._leaf, module, found, depth=0)))
+            return bool(value(test, partial(self._leaf, module, found)))
         except UnknownValueError:
             return None
 
-    def _leaf(self, module: str, found: ModuleNames, expression: Expression, *, depth: int) -> Any:
+    def _leaf(self, module: str, found: ModuleNames, expression: Expression) -> Any:
         """A value that the set decides. Raises UnknownValueError."""
         kind, *names = expression
         answer: Any = None
@@ -257,21 +277,25 @@ class Outcomes:
                 answer = wheel.version if wheel is not None else None
             case "of":
                 answer = self.every.version_of(found, names)
-            case "result" if (at := self._result(module, found, names)) is not None and depth < _MOST_CALLS:
-                return value(at[2], partial(self._leaf, at[0], at[1], depth=depth + 1))
+            case "asked":
+                chain, args, words = names
+                return self.runs.answer(*self._asked(module, found, chain), args, words)
+            case _:
+                pass
         if answer is None:
             raise UnknownValueError
         return answer
 
-    def _result(
-        self, module: str, found: ModuleNames, chain: Sequence[str]
-    ) -> tuple[str, ModuleNames, Expression] | None:
-        """The module that defines a function, and what it returns there; None if nobody knows."""
-        there, name = self.every.defined(module, found, chain) or ("", "")
-        of = self.every.names(there)
-        return (there, of, of.results[name]) if of is not None and name in of.results else None
+    def _asked(self, module: str, found: ModuleNames, chain: Sequence[str]) -> tuple[str, str]:
+        """The module that defines a function, and its name there. Raises UnknownValueError."""
+        at = self.every.defined(module, found, chain)
+        if at is None and len(chain) == 1:
+            at = self.every.origin(module, chain[0])
+        if at is None:
+            raise UnknownValueError
+        return at
 
-    def _decides(self, module: str, found: ModuleNames, test: Expression, depth: int = 0) -> tuple[str, str]:
+    def _decides(self, module: str, found: ModuleNames, test: Expression) -> tuple[str, str]:
         """The distribution whose release decides a test, or the library that does."""
         kind, name, *_ = leaf = next(leaves(test))
         match kind:
@@ -281,8 +305,11 @@ class Outcomes:
                 return canonical(name), ""
             case "found":
                 return self.every.owner(name) or "", ""
-            case "result" if (at := self._result(module, found, leaf[1:])) and depth < _MOST_CALLS:
-                return self._decides(*at, depth + 1)
+            case "asked":
+                self._answer(module, found, leaf)
+                return self.runs.decides, ""
+            case _:
+                pass
         return (self.every.owner(found.bound[name][0]) or "") if name in found.bound else "", ""
 
     def _call(self, module: str, found: ModuleNames, call: Called, outcome: Executed, depth: int) -> None:
@@ -317,11 +344,11 @@ class Outcomes:
         return self.every.origin(at, names[-1])
 
     def _attribute(
-        self, module: str, found: ModuleNames, use: Used, executed: list[str]
+        self, module: str, found: ModuleNames, use: Used, outcome: Executed
     ) -> tuple[str, str, bool] | None:
         """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt.
 
-        Parts that a ``__getattr__`` imports are ``executed``.
+        Parts that a ``__getattr__`` imports are among those that ``outcome`` executes.
         """
         source, inner = found.bound[use.alias]
         if source.partition(".")[0] in OF_PYTHON and not self.every.there(source):
@@ -335,9 +362,10 @@ class Outcomes:
                 return at, name, False
             if self.every.unsaid(at, name, module):
                 return at, name, True
+            self._defer(module, Taken(use.line, at, name), outcome)
             given, at = self.every.names(at), self.every.target(at, name)
             if at is not None and given is not None and name in given.names:
-                executed.append(at)
+                outcome.executed.append(at)
         return None
 
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:

@@ -64,8 +64,14 @@ def missing(
 
 def _says_gone(every: ImportSet, lack: Lack) -> bool:
     """Whether the package that lacks a name says so, or that a module is one which it never says."""
-    module, name, _ = lack
-    return every.unsaid_module(module) == module if name is None else every.says_gone(module, name)
+    module, name, owner = lack
+    if name is not None:
+        return every.says_gone(module, name)
+    above, _, last = module.rpartition(".")
+    unsaid = (
+        every.whole and bool(owner) and every.owner(above) == owner and every.mentions(owner, last) is False
+    )
+    return unsaid or every.unsaid_module(module) == module
 
 
 def _most(outcomes: Outcomes, distribution: str, left: set[Lack]) -> str:
@@ -178,7 +184,10 @@ class _Walk:
         for one in guard.tried:
             if one.pythons >> self.every.python & 1:
                 own = f"{of}.{one.name}" if one.module == of else ""  # bound by the handler alone
-                for other in (*self.outcomes.executes(one), own):
+                outcome = self.outcomes.executes(one)
+                if outcome.deferred:
+                    return
+                for other in (*outcome.executed, own):
                     inner.execute(other, module, root)
         found: list[Missing] = []
         while inner.queue:
@@ -186,7 +195,8 @@ class _Walk:
             self.tried += 1
             names, outcome = self.every.names(at), self.outcomes.outcome(at)
             raises = names is not None and (names.raises or names.opens)
-            if raises or self.tried > _MOST_TRIED or not all(map(_is_no_import, outcome.lacks)):
+            unknown = raises or outcome.deferred or self.tried > _MOST_TRIED
+            if unknown or not all(map(_is_no_import, outcome.lacks)):
                 return
             for other in outcome.executed:
                 inner.execute(other, at, root)

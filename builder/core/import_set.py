@@ -169,6 +169,10 @@ class ImportSet:
     """Whether nothing else can be imported, but for Python's own modules."""
     compiled: Callable[[str, str, str], bool | None] = lambda *_: None
     """Whether a compiled module of a wheel has a name; None if nobody knows."""
+    exporting: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
+    """The modules in a folder of a wheel that have a name in ``__all__``; None if nobody knows."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the image sets; the proof takes no others to be set."""
     library: Callable[[str], bool | None] = lambda _: None
     """Whether a library that is opened by a name is there; None if nobody knows."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
@@ -464,9 +468,10 @@ class ImportSet:
         names = [*([inner] if inner else []), *chain[1:]]
         for name in names[:-1]:
             at = self.target(at, name) if at is not None else None
-        return self._version_text(at, names[-1]) if at is not None and names else None
+        return self.version_text(at, names[-1]) if at is not None and names else None
 
-    def _version_text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
+    def version_text(self, module: str, name: str, depth: int = 0) -> str | Version | None:
+        """The text that a name of a module is; a version if nobody knows how the module tells its own."""
         found, wheel = self.names(module), self.wheel(self.owner(module) or "")
         if found is None or wheel is None or depth > _DEEPEST:
             return None
@@ -474,11 +479,11 @@ class ImportSet:
             return found.versions[name]
         source, inner = found.bound.get(name, ("", None))
         if inner is not None and (source, inner) != (module, name):
-            text = self._version_text(source, inner, depth + 1)
+            text = self.version_text(source, inner, depth + 1)
             if text is not None:
                 return text
         elif name not in found.names:
-            every = (self._version_text(star, name, depth + 1) for star in found.stars)
+            every = (self.version_text(star, name, depth + 1) for star in found.stars)
             return next((text for text in every if text is not None), None)
         named = "." not in module and (_plain(module) == _plain(wheel.name) or wheel.roots == (module,))
         return _released(wheel) if named and name == "__version__" and name in found.names else None

@@ -6,6 +6,7 @@ tables of names can be read, and those that it adds to itself by ``globals()``, 
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from builder.core.module_syntax import MAKERS, children_of, nodes_of, text_parts
@@ -53,6 +54,8 @@ class Given(NamedTuple):
     """Functions that made the part of it which gives more, each called with the module's name alone."""
     modules: Mapping[str, str]
     """The modules that some of the names are for certain, by the names."""
+    taken: Mapping[str, tuple[str, str | None]] = MappingProxyType({})
+    """(module, name of it) that others of the names are."""
 
 
 def names_given(tree: ast.Module, text: str, module: str) -> Given | None:
@@ -413,7 +416,7 @@ def _attached(call: ast.Call, tables: _Tables, module: str) -> Given | None:
     found = set[str]() if none else tables.texts(submodules)
     if found is None or not isinstance(attributes, ast.Dict | None):
         return None
-    modules = set(found)
+    modules, taken = set(found), dict[str, tuple[str, str | None]]()
     keys, values = (attributes.keys, attributes.values) if attributes is not None else ([], [])
     for one in (*keys, *values):
         texts = {one.value} if isinstance(one, ast.Constant) else tables.texts(one)
@@ -421,7 +424,10 @@ def _attached(call: ast.Call, tables: _Tables, module: str) -> Given | None:
             return None
         found |= {str(text) for text in texts}
         modules -= texts if one in values else set()
-    return Given(found, set(), {name: f"{module}.{name}" for name in modules})
+    for key, value in zip(keys, values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            taken |= {text: (f"{module}.{key.value}", text) for text in tables.texts(value) or ()}
+    return Given(found, set(), {name: f"{module}.{name}" for name in modules}, taken)
 
 
 def _not_gone(table: ast.expr | None) -> set[str] | None:

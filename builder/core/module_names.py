@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from builder.core import python_names
-from builder.core.decided_tests import ExpressionReader, asks
+from builder.core.decided_tests import Target
 from builder.core.lazy_names import names_given, names_gone, names_made, of_module, own_names
 from builder.core.module_additions import LARGEST, additions_of, old_finders
-from builder.core.module_bindings import Target
 from builder.core.module_ends import counts_attributes, has_no_hash, mentioned, newest_syntax
+from builder.core.module_runs import kept_source
 from builder.core.module_statements import StatementWalk
-from builder.core.module_syntax import last_name, nodes_of
+from builder.core.module_syntax import last_name, nodes_of, texts_of
 from builder.core.module_values import (
     ALWAYS,
     BY_OLD_PROTOC,
     UNREAD,
     Effects,
     Ends,
-    Expression,
     ModuleNames,
     Signature,
     before,
@@ -107,11 +106,16 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
     if (came := newest_syntax(tree) if _may_be_new(text) else 0) > 7:
         walk.end(1, "python", (f"is written in Python 3.{came}",), before(came), "SyntaxError")
     walk.block(tree.body, ALWAYS)
-    gone, tables = set[str](), set[str]()
+    gone, tables, deferred = set[str](), set[str](), dict[str, tuple[str, str | None]]()
     if "__getattr__" in bound.names:
         gone, tables = names_gone(tree, text)
         walk.anything |= given is None
-        bound.names |= given.names if given is not None else set()
+        deferred |= {
+            name: ("", None) for name in (given.names if given is not None else ()) if name not in bound.names
+        }
+        if given is not None:
+            bound.names |= given.names
+            deferred |= {name: given.taken[name] for name in deferred.keys() & given.taken.keys()}
     if walk.lazy:
         texts = (one.value for one in nodes_of(tree) if isinstance(one, ast.Constant))
         bound.names |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
@@ -162,7 +166,9 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         hashless=classes(lambda one: has_no_hash(one, bound.dotted)),
         strict=classes(counts_attributes),
         versions={name: version for name, version in bound.versions.items() if name not in bound.again},
-        results={name: told for name, one in once.items() if (told := _result_of(one, bound.values))},
+        source=kept_source(tree, text, bound.globals, lazy=walk.lazy),
+        deferred=deferred,
+        backends={name: asked for name, one in once.items() if (asked := _backends_of(one))},
         opens=frozenset(walk.opens),
         raises="raise" in text and "Error" in text and _RAISES.search(text) is not None,
     )
@@ -229,17 +235,11 @@ def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _result_of(own: ast.stmt, values: ExpressionReader) -> Expression | None:
-    """The value that a function without arguments returns by its only statement, if the set decides it."""
-    if not isinstance(own, ast.FunctionDef) or ast.unparse(own.args):
-        return None
-    if not {last_name(getattr(one, "func", one)) for one in own.decorator_list} <= {"cache", "lru_cache"}:
-        return None
-    match own.body:
-        case [ast.Return(value=given)] | [ast.Expr(value=ast.Constant()), ast.Return(value=given)] if given:
-            found = values.read(given)
-            return found if found is not None and asks(found) else None
-    return None
+def _backends_of(own: ast.stmt) -> tuple[str, ...]:
+    """``backends`` of a decorator."""
+    words = (word for one in getattr(own, "decorator_list", ()) for word in getattr(one, "keywords", ()))
+    texts = (texts_of(word.value) for word in words if word.arg == "backends")
+    return tuple(sorted(set[str]().union(*(found if found is not None else {"?"} for found in texts))))
 
 
 def _signature_of(own: ast.stmt) -> Signature | None:

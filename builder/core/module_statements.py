@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core import python_names
-from builder.core.decided_tests import METADATA, asks, asks_for_package, decided, settled
+from builder.core.decided_tests import METADATA, Bindings, Target, asks, decided, settled
 from builder.core.lazy_names import maker_of
-from builder.core.module_bindings import Bindings, Target
 from builder.core.module_ends import (
     catches_imports,
     handled,
@@ -322,13 +321,6 @@ class StatementWalk:
         if not self.bound.shadows and not self.bound.never:
             self.defined[statement.name] = statement
         self.bound.bind(statement.name)
-        known = self.bound.once(statement.name) and not self.bound.shadows
-        if (
-            known
-            and isinstance(statement, ast.FunctionDef)
-            and asks_for_package(statement, self.bound.dotted)
-        ):
-            self.bound.values.askers.add(statement.name)
 
     def class_(self, statement: ast.ClassDef, pythons: int) -> None:
         for whole in map(names_in, statement.bases):
@@ -356,18 +348,22 @@ class StatementWalk:
         values = self.bound.values.names
         if test is not None and not asks(test):
             true, false = settled(test)
+        outer, no, yes = self.bound.never, false == ALWAYS, true == ALWAYS
+        known = dict(self.bound.sure), dict(self.bound.flags)
         if test is not None and asks(test):
             true = false = pythons
             out, self.out, one, other = self.out, Collected(), Collected(), Collected()
             out.branches.append((test, one, other))
         else:
             test, out, one, other = None, self.out, self.out, self.out
-        never = self.bound.never
-        self.bound.values.names, self.out, self.bound.never = dict(values), one, never or false == ALWAYS
+        self.bound.values.names, self.out, self.bound.never = dict(values), one, outer or no
         self.block(statement.body, pythons & true)
-        self.bound.values.names, self.out, self.bound.never = dict(values), other, never or true == ALWAYS
+        self.bound.values.names, self.out, self.bound.never = dict(values), other, outer or yes
         self.block(statement.orelse, pythons & false)
-        self.bound.values.names, self.out, self.bound.never = values, out, never
+        self.bound.values.names, self.out, self.bound.never = values, out, outer
+        if test is not None:  # what follows is executed also where one of the two was not
+            self.bound.sure = known[0]
+            self.bound.flags = {k: v for k, v in self.bound.flags.items() if known[1].get(k) == v}
 
     def loop(self, statement: ast.For | ast.AsyncFor | ast.While, pythons: int) -> None:
         if isinstance(statement, ast.For | ast.AsyncFor):

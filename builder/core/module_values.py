@@ -224,8 +224,13 @@ class ModuleNames:
     """Classes that refuse a class of them for the attributes that Python 3.13 gives it."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Names that are bound once, to a text that begins as a version does."""
-    results: Mapping[str, Expression] = field(default_factory=dict)
-    """What functions without arguments return, if the wheels of a set decide that."""
+    source: str = ""
+    """The statements that :mod:`.module_runs` runs, if the wheels of a set decide something there."""
+    deferred: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    """Names that its ``__getattr__`` alone gives: the module that it imports then and the name of it there;
+    no module if ``source`` tells it."""
+    backends: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What its functions and classes demand by a decorator: ``@requires(backends=("torch",))``."""
     raises: bool = False
     """Whether it raises an ImportError somewhere by itself."""
     opens: frozenset[str] = frozenset()
@@ -253,7 +258,9 @@ class ModuleNames:
             sorted(self.hashless),
             sorted(self.strict),
             dict(self.versions),
-            dict(self.results),
+            self.source,
+            dict(self.deferred),
+            dict(self.backends),
             sorted(self.opens),
             int(self.raises),
         ]
@@ -273,7 +280,9 @@ class ModuleNames:
             hashless,
             strict,
             versions,
-            results,
+            source,
+            deferred,
+            backends,
             opens,
             raises,
         ) = rest
@@ -301,7 +310,9 @@ class ModuleNames:
             hashless=frozenset(hashless),
             strict=frozenset(strict),
             versions=dict(versions),
-            results=dict(results),
+            source=str(source),
+            deferred={name: (of, inner) for name, (of, inner) in deferred.items()},
+            backends={name: tuple(every) for name, every in backends.items()},
             opens=frozenset(opens),
             raises=bool(raises),
         )

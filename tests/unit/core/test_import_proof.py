@@ -42,6 +42,7 @@ def proof(
     more: Files | None = None,
     whole: bool = False,
     wheels: dict[tuple[str, str], Files] | None = None,
+    environment: dict[str, str] | None = None,
 ) -> list[Missing]:
     sources: dict[str, Files] = {
         "taker": {"taker/__init__.py": taker} if isinstance(taker, str) else taker,
@@ -72,6 +73,12 @@ def proof(
         mentions=mentions,
         brings=lambda _, lacks: [False] * len(lacks),
         whole=whole,
+        exporting=lambda wheel, folder, text: [
+            module
+            for module, path in by_name[wheel].modules.items()
+            if module.startswith(f"{folder}.") and path and repr(text) in sources[wheel][path]
+        ],
+        environment=environment or {},
         library=lambda name: {"there": True, "there*": True, "libthere.so.1": True}.get(
             name, None if "unknown" in name or ".dll" in name else False
         ),
@@ -630,11 +637,17 @@ def test_what_a_function_says_that_looks_for_a_module_decides(way) -> None:
         files = {"taker/__init__.py": main, "taker/look.py": FINDS[way].format(name)}
         return lacks(files, "here = 1\n", whole=True)
 
-    known = way != "cached"
-    assert lacked("giver", "is_it_there()") == (["giver.gone"] if known else [])
+    assert lacked("giver", "is_it_there()") == ["giver.gone"]
     assert lacked("giver", "not is_it_there()") == []
     assert lacked("absent", "is_it_there()") == []
     assert lacked("absent", "not is_it_there()") == ["giver.gone"]
+
+
+def test_a_name_below_a_test_that_the_set_decides_may_be_there() -> None:
+    """As ``torch.distributed.ProcessGroup`` of PyTorch 1.13, below ``if is_available()``."""
+    giver = "def is_on():\n    return hasattr(f(), 'x')\nif is_on():\n    from json import here\nelse:\n    other = 1\n"
+    assert lacks("import giver\ngiver.here\ngiver.other\nfrom giver import here, other\n", giver) == []
+    assert lacks("import giver\ngiver.gone\n", giver) == ["giver.gone"]
 
 
 HAS = "import importlib.metadata\nimport importlib.util\ndef has(name, version=False):\n"
@@ -649,10 +662,7 @@ HAS_PACKAGE = {
     "            return True\n        except importlib.metadata.PackageNotFoundError:\n            return False\n",
 }
 HAS_NOT_SAID = {
-    "two": HAS + SPEC + "    return there, 'N/A'\n",
-    "another": HAS + SPEC + "    name = 'other'\n    return there\n",
     "more": HAS + SPEC + "    there = f(there)\n    return there\n",
-    "always": HAS + SPEC + "    return True\n",
     "anew": HAS_PACKAGE["version"] + "def has(name):\n    return f()\n",
     "raises": HAS + SPEC + "    try:\n        f()\n    except E:\n        there = False\n    return there\n",
 }
@@ -678,7 +688,187 @@ def test_a_function_that_says_whether_a_package_is_installed_decides(way) -> Non
     assert lacked("giver", "not is_there()") == []
     assert lacked("absent", "is_there()") == []
     assert lacked("absent", "not is_there()") == (["giver.gone"] if known else [])
-    assert lacked("other_name", "is_there()") == lacked("other_name", "not is_there()") == []
+    assert lacked("other_name", "is_there()") == []
+    assert lacked("other_name", "not is_there()") == (["giver.gone"] if way == "metadata" else [])
+
+
+LAZY = """
+import sys
+from typing import TYPE_CHECKING
+from .look import OptionalDependencyNotAvailable, _LazyModule, is_one_available
+
+_import_structure = {"plain": ["Plain"], "both": ["First"]}
+_dummies = {}
+try:
+    if not is_one_available():
+        raise OptionalDependencyNotAvailable()
+except OptionalDependencyNotAvailable:
+    from . import dummies
+    _import_structure["dummies"] = [name for name in dir(dummies) if not name.startswith("_")]
+    _dummies.update({"Set": dummies.Set})
+else:
+    _import_structure["model"] = ["Model"]
+    _import_structure["both"].append("Second")
+    _import_structure["set"] = ["Set"]
+if TYPE_CHECKING:
+    from .model import Model
+else:
+    sys.modules[__name__] = _LazyModule(__name__, globals()["__file__"], _import_structure, extra_objects={"own": 1})
+    for name, value in _dummies.items():
+        setattr(sys.modules[__name__], name, value)
+"""
+LOOK = """
+import importlib.util
+import importlib.metadata
+import os
+ON = {{"1", "AUTO"}}
+USE = os.environ.get("USE_ONE", "AUTO").upper()
+_one = False
+if USE in ON.union({{"YES"}}):
+    _one = importlib.util.find_spec("one") is not None
+    if _one:
+        try:
+            _version = importlib.metadata.version("one")
+            logger.info(f"one {{_version}}")
+        except importlib.metadata.PackageNotFoundError:
+            _one = False
+def is_one_available():
+    return {}
+"""
+BREAKS = "from giver import gone\n"
+
+
+def lazy(
+    name: str, *, said: str = "_one", one: bool = True, environment: dict[str, str] | None = None
+) -> list[str]:
+    """What ``from lazy import name`` lacks: modules that lack something are model, both and set."""
+    files = {
+        "lazy/__init__.py": LAZY,
+        "lazy/look.py": LOOK.format(said),
+        "lazy/plain.py": "Plain = own = 1\n",
+        "lazy/both.py": "First = 1\n" + BREAKS,
+        "lazy/model.py": "Model = 1\n" + BREAKS,
+        "lazy/set.py": "Set = 1\n" + BREAKS,
+        "lazy/dummies.py": "Model = Second = Set = 1\n",
+    }
+    wheels: dict[tuple[str, str], Files] = {("lazy", "1.0"): files}
+    wheels |= {("one", "1.0"): {"one/__init__.py": ""}} if one else {}
+    taker = f"from lazy import {name}\n"
+    found = proof(taker, "here = 1\n", wheels=wheels, whole=True, environment=environment)
+    return [f"{one.taking}: {one.lacked}" for one in found]
+
+
+def test_a_lazy_module_imports_what_it_is_asked_for_alone() -> None:
+    """As transformers and diffusers do, of which an import of the package executes nothing."""
+    assert lazy("Plain") == lazy("own") == []
+    assert lazy("First") == lazy("Second") == ["lazy.both: giver.gone"]
+    assert lazy("Model") == ["lazy.model: giver.gone"]
+    assert lazy("Set") == ["lazy.set: giver.gone"]
+    assert lazy("both") == ["lazy.both: giver.gone"]
+
+
+def test_of_what_is_not_installed_a_lazy_module_has_a_name_without_an_import() -> None:
+    for name in ("Model", "Second", "Set"):
+        assert lazy(name, one=False) == []
+    assert lazy("First", one=False) == ["lazy.both: giver.gone"]
+
+
+def test_the_environment_of_the_image_decides_with_it() -> None:
+    assert lazy("Model", environment={"USE_ONE": "0"}) == []
+    assert lazy("Model", environment={"USE_ONE": "yes"}) == ["lazy.model: giver.gone"]
+
+
+@pytest.mark.parametrize(
+    "said", ["_other", "_one and f()", "importlib.util.find_spec(NAME)", "os.path.exists('x')"]
+)
+def test_a_name_of_a_backend_that_is_not_decided_is_not_followed(said) -> None:
+    for name in ("Model", "Second", "Set"):
+        assert lazy(name, said=said) == []
+
+
+FOLDER = "from .look import _LazyModule, define_import_structure\nimport sys\n"
+FOLDER += "sys.modules[__name__] = _LazyModule(__name__, __file__, define_import_structure(__file__))\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Model", ["lazy.modeling_x: giver.gone"]),
+        ("Config", ["lazy.configuration_x: giver.gone"]),
+        ("TFModel", []),
+        ("Asks", []),
+        ("Twice", []),
+        ("Unsaid", []),
+    ],
+)
+def test_a_lazy_module_of_a_folder_takes_what_the_files_of_it_export(name, found) -> None:
+    """As of transformers 4.46 on: by ``__all__``, and what the file's name and a decorator demand."""
+    files = {
+        "lazy/__init__.py": FOLDER,
+        "lazy/look.py": LOOK.format("_one").replace("is_one", "is_torch")
+        + "def is_tf_available():\n    return importlib.util.find_spec('tensorflow') is not None\n",
+        "lazy/modeling_x.py": "__all__ = ['Model', 'Twice']\nModel = Unsaid = 1\n" + BREAKS,
+        "lazy/modeling_tf_x.py": "__all__ = ['TFModel']\nTFModel = 1\n" + BREAKS,
+        "lazy/modular_x.py": "__all__ = ['Model']\nModel = 1\n" + BREAKS,
+        "lazy/configuration_x.py": "__all__ = ['Config', 'Asks', 'Twice']\nConfig = 1\n"
+        "@requires(backends=('tf',))\nclass Asks: pass\n" + BREAKS,
+    }
+    wheels: dict[tuple[str, str], Files] = {("lazy", "1.0"): files, ("one", "1.0"): {"one/__init__.py": ""}}
+    taker = f"from lazy import {name}\n"
+    every = proof(taker, "here = 1\n", wheels=wheels, whole=True)
+    assert [f"{one.taking}: {one.lacked}" for one in every if not one.aside] == found
+
+
+IMPORTS = "import importlib\ndef __getattr__(name):\n"
+ASKED = {
+    "table": "_where = {'Name': '.sub', 'Other': '.more'}\n"
+    + IMPORTS
+    + "    if name in _where:\n        module = importlib.import_module(_where[name], __name__)\n"
+    "        return getattr(module, name)\n    raise AttributeError(name)\n",
+    "get": "_where = {'Name': 'sub', 'Other': 'more'}\n"
+    + IMPORTS
+    + "    module = _where.get(name)\n    if module is None:\n        raise AttributeError(name)\n"
+    "    found = getattr(importlib.import_module(f'{__name__}.{module}'), name)\n"
+    "    globals()[name] = found\n    return found\n",
+    "name": "def __getattr__(name):\n    if name == 'Name':\n        from .sub import Name\n        return Name\n"
+    "    if name == 'Other':\n        from . import more\n        return more.Other\n    raise AttributeError(name)\n",
+    "attach": "import lazy_loader\n__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, [], {'sub': ['Name'], 'more': ['Other']})\n",
+}
+
+
+@pytest.mark.parametrize("way", ASKED)
+def test_what_a_getattr_imports_for_a_name_is_imported(way) -> None:
+    files = {
+        "lazy/__init__.py": ASKED[way],
+        "lazy/sub.py": "Name = 1\n" + BREAKS,
+        "lazy/more.py": "Other = 1\n",
+    }
+    wheels: dict[tuple[str, str], Files] = {("lazy", "1.0"): files}
+    wheels |= {("lazy-loader", "0.4"): {"lazy_loader/__init__.py": "def attach(*a): pass\n"}}
+    every = {
+        name: proof(f"from lazy import {name}\n", "here = 1\n", wheels=wheels) for name in ("Name", "Other")
+    }
+    assert [one.taking for one in every["Name"]] == ["lazy.sub"]
+    assert every["Other"] == proof("import lazy\n", "here = 1\n", wheels=wheels) == []
+    used = proof("import lazy\nclass A(lazy.Name): pass\n", "here = 1\n", wheels=wheels)
+    assert [one.taking for one in used] == ["lazy.sub"]
+    tried = "try:\n    from lazy import Name\nexcept ImportError:\n    pass\n"
+    assert proof(tried, "here = 1\n", wheels=wheels) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def __getattr__(name):\n    if f(name):\n        from .sub import Name\n        return Name\n",
+        "def __getattr__(name):\n    try:\n        from .sub import Name\n    except ImportError:\n        return None\n",
+        "Name = 1\ndef __getattr__(name):\n    from . import sub\n    return sub\n",
+        "def __getattr__(name):\n    from . import sub\n    return sub\nfrom .more import *\n",
+    ],
+)
+def test_what_a_getattr_may_import_is_not_followed(source) -> None:
+    files = {"lazy/__init__.py": source, "lazy/sub.py": "Name = 1\n" + BREAKS, "lazy/more.py": "Name = 1\n"}
+    wheels: dict[tuple[str, str], Files] = {("lazy", "1.0"): files}
+    assert proof("from lazy import Name\n", "here = 1\n", wheels=wheels) == []
 
 
 def test_functions_that_ask_each_other_decide_nothing() -> None:

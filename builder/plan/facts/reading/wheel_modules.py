@@ -37,7 +37,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 14
+_READER = 15
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -55,6 +55,7 @@ _PATHS = re.compile(
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
+_ALL = re.compile(rb"^__all__\b[^\n=]*\+?=[ \t]*[\[(](.*?)[\])]", re.MULTILINE | re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
@@ -156,6 +157,8 @@ def _proven(
         brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
+        exporting=lambda wheel, folder, name: shelf[wheel].exporting(folder, name),
+        environment=dict(cell.env),
         library=library,
     )
     named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
@@ -301,6 +304,8 @@ class _Shelved:
         self.known = self._load()
         self.sources: WheelSources | None = None
         self.words: frozenset[bytes] | None = None
+        self.exports: dict[str, list[str]] | None = None
+        """The modules by the names in their ``__all__``; under an empty one those that are not read."""
         self.texts: dict[str, frozenset[bytes] | None] = {}
         """The names in compiled modules."""
         self.seen: dict[str, ModuleNames | None] = {}
@@ -433,6 +438,20 @@ class _Shelved:
             self.new = True
         return None if self.answers[word] not in {True, False} else bool(self.answers[word])
 
+    def exporting(self, folder: str, name: str) -> Sequence[str] | None:
+        """The modules below a folder whose sources have a name in ``__all__``."""
+        key = f"{folder}:{name}:exported"
+        if key not in self.answers and (sources := self.opened()) is not None and self.files is not None:
+            if self.exports is None:
+                modules = {path: module for module, path in self.files.modules.items() if path is not None}
+                self.exports = _exports(sources, modules)
+            if "" in self.exports:
+                return None
+            inner = (one for one in self.exports.get(name, ()) if one.startswith(f"{folder}."))
+            self.answers[key], self.new = sorted(inner), True
+        found = self.answers.get(key)
+        return list(map(str, found)) if isinstance(found, list) else None
+
     def imports(self, module: str) -> bool | None:
         """Whether a source may import a module, also by its name as a text."""
         key = f"{module}:imported"
@@ -493,6 +512,17 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
         for escaped in _ESCAPED.findall(content) if b"\\" in content else ():
             found.update(_WORD.findall(_ESCAPE.sub(_unescaped, escaped)))
     return frozenset(found)
+
+
+def _exports(sources: WheelSources, modules: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, content in sources.every():
+        if path in modules and content is None:
+            found.setdefault("", []).append(modules[path])
+        for listed in _ALL.findall(content or b"") if path in modules else ():
+            for name in _WORD.findall(listed):
+                found.setdefault(name.decode(), []).append(modules[path])
+    return found
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:

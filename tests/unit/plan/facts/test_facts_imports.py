@@ -797,6 +797,17 @@ def test_a_module_that_is_put_among_the_interpreter_s_may_be_meant(cell, tmp_pat
     assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
 
 
+@pytest.mark.parametrize(("more", "is_refused"), [("", True), ("KNOWN = ['editor']\n", False)])
+def test_a_module_that_a_package_never_says_is_none_that_a_function_of_it_puts(
+    cell, tmp_path, more, is_refused
+) -> None:
+    """PEFT 0.18 takes ``transformers.modeling_layers``, and transformers loads modules of models so."""
+    loads = f"import sys\ndef load(name):\n    sys.modules[name] = f(name)\n{more}"
+    giver = wheel("giver", "2.0", {"giver/__init__.py": "", "giver/dynamic.py": loads})
+    found = judged(own(cell, "giver.editor"), tmp_path, giver, base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
 def test_modules_that_are_put_below_another_package_are_not_meant(cell, tmp_path) -> None:
     """As Triton puts those of ``triton.language.extra``."""
     inner = {"giver/__init__.py": "", "giver/inner/__init__.py": LISTED.format("prefix=__name__ + '.'")}
