@@ -513,7 +513,10 @@ def _with_way(
     proven = (
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
     )
-    place, told = f"on Python {cell.python} and {cell.base}", [*map(str, changes), *proposal.sources]
+    place, told = (
+        f"on Python {cell.python} and {cell.base}",
+        [*map(str, changes), *proposal.added, *proposal.sources],
+    )
     if told:
         message = _without_the_same(problem, proposal)
         lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
