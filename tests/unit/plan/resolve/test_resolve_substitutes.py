@@ -27,6 +27,7 @@ from builder.plan.resolve import resolver as proving
 from builder.plan.resolve.resolver import reason
 from builder.plan.resolve.solve import Demand, Proposal, search, split, wheel_pythons
 from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.uv import IndexSettings
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
 
@@ -59,6 +60,8 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 class Listed:
     """An index that lists a wheel of each of these versions."""
+
+    settings = IndexSettings(default="https://index.example")
 
     def __init__(self, versions: dict[str, list[str]] | None = None) -> None:
         self.versions = versions or {}
