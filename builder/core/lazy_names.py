@@ -447,12 +447,16 @@ def _not_gone(table: ast.expr | None) -> set[str] | None:
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _KNOWN = frozenset({"__getattr__", "attach", "_attach"})
 """Functions whose names :mod:`.lazy_names` reads."""
+_GIVERS = frozenset({"globals", "locals", "vars"})
+"""Functions that give the dictionary of the names here."""
 _READS = frozenset({"items", "keys", "values", "get", "copy", "pop"})
 _READ_BY = frozenset({"dict", "list", "tuple", "set", "sorted", "len", "frozenset", "print", "id", "iter"})
 
 
 def own_names(tree: ast.Module) -> tuple[set[str], bool]:
     """The names, and whether there may be more."""
+    if not any(isinstance(one, ast.Name) and one.id in _GIVERS for one in nodes_of(tree)):
+        return set(), False
     above: dict[int, ast.AST] = {}
     calls = list(_calls(tree, above))
     if any(not isinstance(one, ast.Call) for one in calls):
@@ -488,7 +492,7 @@ def _calls(tree: ast.Module, above: dict[int, ast.AST]) -> Iterator[ast.AST]:
         if known or not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         is_global = node.id == "globals"
-        if not is_global and (node.id not in {"locals", "vars"} or in_class or in_function):
+        if not is_global and (node.id not in _GIVERS or in_class or in_function):
             continue
         call = above[id(node)]
         if isinstance(call, ast.Call) and call.func is node:

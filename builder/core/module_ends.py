@@ -222,14 +222,13 @@ _OF_RE = {"compile", "search", "match", "fullmatch", "split", "findall", "findit
 
 def newest_syntax(tree: ast.Module) -> int:
     """The minor release of Python that the newest of its statements came with, as far as they tell."""
-    needs = 0
-    for node in nodes_of(tree):
-        kind = type(node).__name__
-        needs = max(needs, _CAME.get(kind, 0))
-        if kind == "arguments" and node.posonlyargs:  # type: ignore[attr-defined]
-            needs = max(needs, 8)
-        elif getattr(node, "type_params", None):
-            needs = max(needs, 12)
+    nodes = nodes_of(tree)
+    kinds = set(map(type, nodes))
+    needs = max(_CAME.get(kind.__name__, 0) for kind in kinds)
+    for field, came in (("posonlyargs", 8), ("type_params", 12)):
+        having = tuple(kind for kind in kinds if issubclass(kind, ast.AST) and field in kind._fields)
+        if came > needs and any(isinstance(node, having) and getattr(node, field) for node in nodes):
+            needs = came
     return needs
 
 

@@ -34,7 +34,7 @@ _SLASH = re.compile(r"/\s*[,)]"), re.compile(r"[(,]\s*/\s*[,)]")
 _NEW_SYNTAX = (
     (":=", re.compile(":=")),
     ("match", re.compile(r"^[ \t]*match\b", re.MULTILINE)),
-    ("except", re.compile(r"\bexcept[ \t]*\*")),
+    ("except", re.compile(r"except[ \t]*\*")),
     ("type", re.compile(r"^[ \t]*type[ \t]+\w", re.MULTILINE)),
     ("[", re.compile(r"^[ \t]*(?:def|class)[ \t]+\w+\[", re.MULTILINE)),
 )
@@ -170,7 +170,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         deferred=deferred,
         backends={name: asked for name, one in once.items() if (asked := _backends_of(one))},
         opens=frozenset(walk.opens),
-        raises="raise" in text and "Error" in text and _RAISES.search(text) is not None,
+        raises=("ImportError" in text or "NotFoundError" in text) and _RAISES.search(text) is not None,
     )
 
 
@@ -191,7 +191,7 @@ def _take_in_text(walk: StatementWalk, tree: ast.Module, text: str) -> None:
     walk.lazy, text = lazy in text, text.replace(lazy, "(")
     walk.submodules |= "meta_path" in text or "__path__" in text
     walk.anything |= "f_globals" in text
-    if re.search(r"\bmodules\b", text) and ("sys.modules" in text or "from sys import" in text):
+    if ("sys.modules" in text or "from sys import" in text) and re.search(r"\bmodules\b", text):
         _take_in_added(walk, tree)
     if any(word in text for word in ("globals", "locals", "vars(")):
         names, anything = own_names(tree)

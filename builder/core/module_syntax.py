@@ -57,7 +57,10 @@ def nodes_of(tree: ast.AST) -> list[ast.AST]:
     """A node and all below it, as :func:`children_of` has them, in the order of :func:`ast.walk`."""
     found = [tree]
     for node in found:
-        found += children_of(node)
+        try:
+            found += node.kept_children  # type: ignore[attr-defined]
+        except AttributeError:
+            found += children_of(node)
     return found
 
 
@@ -159,7 +162,10 @@ def stored_in(statement: ast.ClassDef | ast.FunctionDef) -> set[str]:
         elif isinstance(node, ast.alias):
             found.add(node.asname or node.name.partition(".")[0])
         elif not isinstance(node, ast.Constant):
-            stack += children_of(node)
+            try:
+                stack += node.kept_children  # type: ignore[attr-defined]
+            except AttributeError:
+                stack += children_of(node)
     return found
 
 

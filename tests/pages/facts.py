@@ -221,8 +221,11 @@ def _numbers(capability: str) -> tuple[int, ...]:
 
 
 def _builds(facts: Facts) -> str:
-    rows = ((row.name, str(row.versions or ""), ", ".join(row.needs)) for row in facts.builds)
-    return as_table("Compiling", ("package", "versions", "Debian packages that its build needs"), rows)
+    rows = (
+        (row.name, str(row.versions or ""), ", ".join(row.needs or ()), row.against) for row in facts.builds
+    )
+    needs = "Debian packages that its build needs"
+    return as_table("Compiling", ("package", "versions", needs, "framework that its build imports"), rows)
 
 
 def _sources(facts: Facts) -> str:

@@ -22,7 +22,7 @@ from builder.core.model import Cell
 from builder.core.versions import pinned, release
 from builder.plan.facts.rules import Outcome, by_compat, platform_of
 from builder.plan.facts.tables import to_type
-from builder.plan.lock import LOADER_FOLDERS, pip_line
+from builder.plan.lock import LOADER_FOLDERS, after, pip_line
 from builder.plan.resolve import (
     AskedMachine,
     Proposal,
@@ -119,6 +119,9 @@ def resolve(
             say(f"  where the system has CUDA and cuDNN, as {first.base} has: pip brings neither with these")
         if by_compat(findings) is None and (by_pip := pip_line(first)) is not None:
             say(f"the first by pip alone, on Python {first.python}: {by_pip}")
+            if late := after(first):
+                text = "after their framework, which their builds import; without a wheel that fits they are"
+                say(f"  {', '.join(late)}: {text} compiled, with the nvcc of its CUDA")
             if first.cuda.packages:
                 say(f"  {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
             newest = max((one.cell for one in found.proposals), key=_release)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Form as Form,
         Place as Place,
         lost_by as lost_by,
+        after as after,
         pip_install as pip_install,
         pip_line as pip_line,
         written as written,

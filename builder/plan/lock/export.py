@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from builder.core.model import Cell, Pinned, Sdist, Wheel
-from builder.core.versions import canonical
+from builder.core.versions import canonical, names_of
+from builder.plan.facts.tables import load
 from builder.sources.index import MACHINES
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
@@ -36,7 +37,7 @@ def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
 
 def pip_line(cell: Cell, *, system: bool = False) -> str | None:
     """pip's command line for a cell; None if a package is compiled, or, without ``system``, if the system has
-    to have CUDA.
+    to have CUDA. Two lines, joined by ``&&``, where packages are built :func:`after` their framework.
     """
     if (
         (cell.cuda.provider == "base" and not system)
@@ -45,7 +46,23 @@ def pip_line(cell: Cell, *, system: bool = False) -> str | None:
         or cell.dependencies == "listed"
     ):
         return None
-    return pip_install((*cell.frameworks, *cell.cuda.packages, *cell.pip), cell.index)
+    late = after(cell)
+    first = (*cell.frameworks, *cell.cuda.packages, *(text for text in cell.pip if text not in late))
+    if not late:
+        return pip_install(first, cell.index)
+    tools = [name for name in ("setuptools", "wheel") if name not in names_of(first)]
+    return f"{pip_install((*first, *tools), cell.index)} && " + pip_install(
+        ("--no-build-isolation", *late), cell.index
+    )
+
+
+def after(cell: Cell) -> tuple[str, ...]:
+    """The requirements of a cell on packages whose builds import a framework of the cell's: pip's own
+    environment for a build has none.
+    """
+    there = names_of(cell.frameworks)
+    late = {row.name for row in load().builds if row.against in there}
+    return tuple(text for text in cell.pip if not names_of([text]).isdisjoint(late))
 
 
 LOADER_FOLDERS = (

@@ -314,6 +314,13 @@ class CondaPackage:
     def requirement(self) -> str:
         return _IN_WHEELS.get(self.name, self.name) + (self.range or "")
 
+    @property
+    def is_of_python(self) -> bool:
+        """Whether its build says that it is a package of Python: ``py39h…``, ``pyhd8…`` for any, or pip's own
+        ``pypi_0``.
+        """
+        return bool(re.match(r"pypi|py\d|pyh", self.build or ""))
+
     def __str__(self) -> str:
         return "=".join(part for part in (self.name, self.version, self.build) if part)
 
@@ -478,13 +485,15 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
                 f"{package} is a build for the CPU",
                 hint="conda's builds for a GPU are named gpu_… or cuda…; name no build for the newest",
             )
-        if not framework and (exported or _NOT_PYTHON.fullmatch(package.name)):
+        unfit = _NOT_PYTHON.fullmatch(package.name) or (exported and not package.is_of_python)
+        if not framework and unfit:
             left.append(package.name)
         else:
             found.append(package.requirement)
     if left:
         shown = ", ".join(left[:6]) + (f" and {len(left) - 6} more" if len(left) > 6 else "")
-        notes.append(f"{shown}: not taken over")
+        listed = "a list of `conda list --export`, which pip does not read; " * (path.suffix == ".txt")
+        notes.append(f"{listed}{shown}: not taken over")
     if not found and not pip:
         raise UsageError("the conda environment names no package that comes in wheels")
     wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 
-from builder.core.errors import NoSolutionError, NothingPossibleError, NotKnownError, UsageError
+from builder.core.errors import (
+    IndexSilentError,
+    NoSolutionError,
+    NothingPossibleError,
+    NotKnownError,
+    UsageError,
+)
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
@@ -138,6 +144,8 @@ def propose(
                 raise
         note(f"asking the {'index' if index is not None else 'tables'} about {_named(demand.frameworks)}")
         offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
+        if index is not None and index.settings.chosen:
+            _refuse_silent(offers)
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
@@ -513,7 +521,8 @@ def _with_way(
     proven = (
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
     )
-    place, told = f"on Python {cell.python} and {cell.base}", [*map(str, changes), *proposal.sources]
+    place = f"on Python {cell.python} and {cell.base}"
+    told = [*map(str, changes), *proposal.added, *proposal.sources]
     if told:
         message = _without_the_same(problem, proposal)
         lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
@@ -612,6 +621,19 @@ def _mistaken(wish: NamedRequirement, demand: Demand) -> NameRow | None:
         return None
     theirs = row.outcome == "warns" and exact is not None and not load().table(meant).of(exact)
     return None if theirs else row
+
+
+def _refuse_silent(offers: Mapping[str, Offer]) -> None:
+    """IndexSilentError for an index of the user's own that does not answer: who names one may have no leave
+    to ask another, and PyTorch's builds lie on its maker's.
+    """
+    silent = [offer.unknown for offer in offers.values()]
+    if silent and None not in silent:
+        raise IndexSilentError(
+            f"nothing is proposed, since your own index (uv's or pip's configuration) is silent: {silent[0]}",
+            hint="no other host was asked in its place; `rtbuild doctor --network` asks each host, and "
+            "--offline none: the tables alone answer then",
+        )
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:

@@ -25,11 +25,11 @@ from builder.core.model import Cell, Sdist, Wheel
 from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
-from builder.plan.facts.rules import OF_SET, Finding, Outcome, broken_set, check
+from builder.plan.facts.rules import OF_SET, Finding, Outcome, asked_once, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, asked_once, distinct, search
+from builder.plan.resolve.solve import Demand, Proposal, distinct, search
 from builder.sources.index import Index, LocalWheel, SdistContents, Target, page, sdist_contents
 
 QUESTIONS = 40
@@ -44,6 +44,7 @@ line."""
 OF_NUMPY = ("numpy", "package-numpy")
 _BY_VERSIONS = tuple(rule for rule in OF_SET if rule not in {"links", "imports"})
 """Rules of a set that the versions of its wheels answer, without their files."""
+_BEFORE_IMPORTS = tuple(rule for rule in OF_SET if rule != "imports")
 _AT_ONCE = 4
 _BETWEEN_NOTES = 5.0
 """Seconds before a wheel that is read is named: of a hundred most take less."""
@@ -213,10 +214,20 @@ class _Files:
     def _with_apt(
         self, proposal: Proposal, wheels: Sequence[Wheel]
     ) -> tuple[Proposal, Truth, tuple[Finding, ...]]:
-        """The proposal with the Debian packages that its wheels lack: they refuse no set."""
-        cell = proposal.cell
+        """The proposal with the Debian packages that its wheels lack: they refuse no set.
+
+        Modules take most of the time, and no more of them are read for a set that its libraries refuse. Those
+        of the first are read beside the libraries, for which servers are waited for.
+        """
+        cell, wider = proposal.cell, self.index.with_extra(proposal.cell.index)
+        if self.read > 1:
+            self.readings.read_links(wheels, wider)
+            truth = self.readings.known_links(cell, wheels)
+            found = check(cell, truth, only=_BEFORE_IMPORTS)
+            if any(one.outcome is Outcome.IMPOSSIBLE and not one.apt for one in found):
+                return proposal, truth, found
         while True:
-            truth = self.readings.read_set(cell, wheels, self.index.with_extra(cell.index))
+            truth = self.readings.read_set(cell, wheels, wider)
             found = check(cell, truth, only=OF_SET)
             refused = [one for one in found if one.outcome is Outcome.IMPOSSIBLE]
             apt = tuple(dict.fromkeys((*cell.apt, *(name for one in refused for name in one.apt))))

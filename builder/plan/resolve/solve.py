@@ -41,9 +41,11 @@ from builder.plan.facts.rules import (
     Combination,
     Finding,
     Outcome,
+    asked_once,
     check,
     check_candidate,
     choices,
+    kept_from_bad,
     left_to_lock,
     platform_of,
 )
@@ -366,10 +368,15 @@ def judged(
             continue
         asked = _with_companions(sketch, demand)
         cell, findings = check_candidate(asked, demand.driver, companions=bool(demand.companions))
+        bounds: dict[str, str] = {}
+        while (kept := kept_from_bad(asked, findings)) is not None:
+            asked = kept[0]
+            bounds[kept[1].partition("<")[0]] = kept[1]  # the lowest of a package
+            cell, findings = check_candidate(asked, demand.driver, companions=bool(demand.companions))
         # they are for several CUDA majors, and refuse each other on every Python and base
         if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in findings[-1:]):
             hopeless = combination
-        added = tuple(_why_added(combination, cell, demand))
+        added = (*_why_added(combination, cell, demand), *bounds.values())
         yield combination, Proposal(cell=cell, findings=findings, added=added)
 
 
@@ -565,35 +572,6 @@ def imports_into(demand: Demand, beside: Iterable[NamedRequirement]) -> tuple[st
 
     found = {text for text in demand.imports if re.search("[.:]", text)}
     return tuple(sorted(text for text in found if is_asked_for(re.split("[.:]", text)[0]))[:MOST_IMPORTS])
-
-
-def asked_once(beside: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
-    """Requirements, and a cell's own behind them; one on a package that is asked for already joins that."""
-    found = dict.fromkeys(beside)
-    for text in own:
-        mine = Requirement(text)
-        before = next(
-            (one for one in found if canonical(Requirement(one).name) == canonical(mine.name)), None
-        )
-        if before is None:
-            found[text] = None
-            continue
-        joined = Requirement(before)
-        if not _within(joined.specifier, mine.specifier):
-            joined.specifier &= mine.specifier
-        found = {str(joined) if one == before else one: None for one in found}
-    return tuple(found)
-
-
-def _within(asked: SpecifierSet, bounds: SpecifierSet) -> bool:
-    """Whether one version, or an upper bound, that is asked for lies within other bounds already."""
-    upper = [clause for clause in bounds if clause.operator == "<"]
-    for clause in asked:
-        if clause.operator == "==" and "*" not in clause.version:
-            return contains(bounds, clause.version)
-        if clause.operator in {"<", "<=", "~="} and len(upper) == len(bounds):
-            return all(release(clause.version) <= release(one.version) for one in upper)
-    return False
 
 
 def _rank(proposal: Proposal, combination: Combination, number: int) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Finding, Outcome, check
+from builder.plan.facts.rules import Finding, Outcome, asked_once, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.refusals import against
@@ -38,7 +38,6 @@ from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, lacking, on
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
-    asked_once,
     every_python,
     imports_into,
     judged,
@@ -585,6 +584,9 @@ def _answer(
         # what code for NumPy 1 lacks, and no other release
         why = "numpy<2: " + next(one.message for one in refused if one.rule in OF_NUMPY)
         bound = replace(proposal, cell=first, added=(*proposal.added, why))
+        return _answer(bound, index, driver, boldly=boldly, moved=moved)
+    if (kept := kept_from_bad(cell, refused)) is not None:
+        bound = replace(proposal, cell=kept[0], added=(*proposal.added, kept[1]))
         return _answer(bound, index, driver, boldly=boldly, moved=moved)
     if refused:
         return "\n".join(finding.message for finding in refused)

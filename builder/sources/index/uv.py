@@ -72,6 +72,9 @@ class IndexSettings:
     """The user's limit for a silent server, in seconds: ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
     notes: tuple[str, ...] = ()
     """Settings that are not used, with the reason."""
+    chosen: bool = False
+    """Whether the user's configuration names an index that rtbuild asks: no other place is asked in the stead
+    of one that does not answer."""
     believed: int = 0
     """Seconds for which uv does not ask again for a page that it has read; 0: as long as the index says."""
 
@@ -102,6 +105,7 @@ def from_user() -> IndexSettings:
         default=default.rstrip("/"),
         timeout=_timeout(environ, pip),
         notes=tuple(dict.fromkeys(notes)),
+        chosen=default != builtin or bool(configured),
     )
     return with_extra(plain, configured)
 

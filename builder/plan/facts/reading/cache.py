@@ -73,6 +73,8 @@ class ReadingCache:
         self._wheels: dict[str, WheelTruth | None] = {}
         self._links: dict[str, WheelLinks | None] = {}
         self._bases: dict[tuple[str, str], BaseTruth | None] = {}
+        self._shelved: dict[str, Any] = {}
+        """The modules of the wheels of :meth:`read_set`."""
 
     def truth(self, cell: Cell, pinned: Pinned | None, *, links: bool = False) -> Truth:
         """For one cell: its lock, its framework wheels as read before, and its base as read lately.
@@ -131,19 +133,36 @@ class ReadingCache:
         return links.result(), imports
 
     def _read_imports(
-        self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
+        self,
+        cell: Cell,
+        wheels: Sequence[Wheel],
+        base: RegistryBase | RootfsBase | None,
+        index: Index,
+        shelved: dict[str, Any] | None = None,
     ) -> ImportsProof:
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
         read = opener(index, self._folder, self._note)
-        return imports_of(cell, wheels, base, cache=self.wheel_folder, opened=read, older=older(index))
+        return imports_of(
+            cell,
+            wheels,
+            base,
+            cache=self.wheel_folder,
+            opened=read,
+            older=older(index),
+            shelved=shelved,
+        )
 
     def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
         """The truth of wheels that were resolved for a cell without a lock, read for the two proofs. Its
-        system has the libraries of a bare Debian or Ubuntu, and those of the cell's ``apt``.
+        system has the libraries of a bare Debian or Ubuntu, and those of the cell's ``apt``. Wheels that
+        several sets share stay in memory, so it is of one thread alone.
         """
-        _, imports = self.read_proofs(cell, wheels, None, index)
+        with ThreadPoolExecutor(1) as beside:
+            links = beside.submit(self.read_links, wheels, index)
+            imports = self._read_imports(cell, wheels, None, index, self._shelved)
+        links.result()
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
         return self.with_proofs(truth, wheels, imports)
 

@@ -92,6 +92,10 @@ Opener = Callable[[Wheel], WheelSources | None]
 Releases = Callable[[Wheel], Sequence[Wheel]]
 """Gives older releases of a wheel for the same Python and platform, the newest first."""
 _THREADS = 8
+_READ_HERE: dict[tuple[bytes, str, bool], tuple[ModuleNames, str]] = {}
+"""What this process has read, by the sha256 of the source, the module's name and whether it is a package:
+wheels of one release for several Pythons, and of several releases, have most sources in common.
+"""
 
 
 def imports_of(
@@ -102,19 +106,21 @@ def imports_of(
     cache: Path | None = None,
     opened: Opener | None = None,
     older: Releases | None = None,
+    shelved: "dict[str, _Shelved] | None" = None,
 ) -> ImportsProof:
     """Modules and names that imports of a cell's packages, and its own ``imports``, certainly lack, by the
     wheels of its image.
 
     Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
-    through for it. ``base`` None: nobody has resolved it yet.
+    through for it. ``base`` None: nobody has resolved it yet. ``shelved``: the wheels of earlier sets, by
+    sha256, which these are added to; of one thread alone.
     """
-    collects = opened is None and gc.isenabled()
+    collects = gc.isenabled()
     if collects:
-        gc.disable()  # nearly all that is loaded stays until the end
+        gc.disable()  # nearly all that is loaded stays until the end, and syntax trees have no cycles
     shelf: Mapping[str, _Shelved] = {}
     try:
-        shelf = _shelf(wheels, cache, opened)
+        shelf = _shelf(wheels, cache, opened, shelved if shelved is not None else {})
         debs: Collection[str] | None = bare_debs(cell) if base is None else None
         if isinstance(base, RootfsBase):
             debs = {deb.package for deb in base.debs}
@@ -135,13 +141,14 @@ def imports_of(
             gc.enable()
 
 
-def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -> dict[str, "_Shelved"]:
-    names = [canonical(wheel.name) for wheel in wheels]
-    if opened is None:
-        return dict(zip(names, (_Shelved(wheel, cache, None) for wheel in wheels), strict=True))
-    with ThreadPoolExecutor(_THREADS) as pool:  # the directory of each is asked for
-        every = pool.map(lambda wheel: _Shelved(wheel, cache, opened), wheels)
-        return dict(zip(names, every, strict=True))
+def _shelf(
+    wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None, shelved: dict[str, "_Shelved"]
+) -> dict[str, "_Shelved"]:
+    new = [wheel for wheel in wheels if wheel.sha256 not in shelved]
+    with ThreadPoolExecutor(_THREADS if opened is not None else 1) as pool:  # each one's directory is asked
+        every = pool.map(lambda wheel: _Shelved(wheel, cache, opened), new)
+        shelved |= zip((wheel.sha256 for wheel in new), every, strict=True)
+    return {canonical(wheel.name): shelved[wheel.sha256] for wheel in wheels}
 
 
 def _proven(
@@ -378,10 +385,13 @@ class _Shelved:
         if content is None or self.files is None:
             self.unread |= path is not None
             return None
-        found = names_of(content, module, package=module in self.files.packages)
-        self.kept[module] = json.dumps(found.as_list(), separators=(",", ":"))
+        key = hashlib.sha256(content).digest(), module, module in self.files.packages
+        if key not in _READ_HERE:
+            found = names_of(content, module, package=key[2])
+            _READ_HERE[key] = found, json.dumps(found.as_list(), separators=(",", ":"))
+        self.seen[module], self.kept[module] = _READ_HERE[key]
         self.new = True
-        return found
+        return self.seen[module]
 
     def has(self, lack: Missing, python: int) -> bool | None:
         """Whether this wheel, by itself, has what another release of it lacks."""
@@ -488,6 +498,7 @@ class _Shelved:
                 "answers": self.answers,
             }
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
+            self.new = False
 
 
 def _names_of_cython(content: bytes) -> frozenset[bytes] | None:

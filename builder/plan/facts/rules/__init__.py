@@ -9,7 +9,7 @@ if TYPE_CHECKING:
         choices as choices,
         platform_of as platform_of,
     )
-    from .cell_packages import PYTORCH as PYTORCH
+    from .cell_packages import PYTORCH as PYTORCH, asked_once as asked_once
     from .checking import (
         BROKEN_SET as BROKEN_SET,
         OF_MACHINE as OF_MACHINE,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from .devices import by_compat as by_compat
     from .finding import Finding as Finding, Outcome as Outcome
-    from .packages import bad_pairs as bad_pairs
+    from .packages import bad_pairs as bad_pairs, kept_from_bad as kept_from_bad
 else:
     from builder.core import faces
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import apart, canonical, contains, holds, pinned, requirement
+from builder.core.versions import apart, canonical, contains, holds, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.tables import (
@@ -401,3 +401,36 @@ def _exact(text: str, chosen: Mapping[str, str]) -> str:
         return text
     extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
     return f"{parsed.name}{extras}=={version}"
+
+
+def asked_once(beside: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """Requirements, and a cell's own behind them; one on a package that is asked for already joins that."""
+    found = dict.fromkeys(beside)
+    for text in own:
+        mine = Requirement(text)
+        before = next(
+            (one for one in found if canonical(Requirement(one).name) == canonical(mine.name)), None
+        )
+        if before is None:
+            found[text] = None
+            continue
+        joined = Requirement(before)
+        if not _within(joined.specifier, mine.specifier):
+            clauses = [*joined.specifier, *mine.specifier]
+            below = [clause for clause in clauses if clause.operator == "<"]
+            lowest = min(below, key=lambda clause: release(clause.version), default=None)
+            kept = (str(clause) for clause in clauses if clause.operator != "<" or clause == lowest)
+            joined.specifier = SpecifierSet(",".join(dict.fromkeys(kept)))
+        found = {str(joined) if one == before else one: None for one in found}
+    return tuple(found)
+
+
+def _within(asked: SpecifierSet, bounds: SpecifierSet) -> bool:
+    """Whether one version, or an upper bound, that is asked for lies within other bounds already."""
+    upper = [clause for clause in bounds if clause.operator == "<"]
+    for clause in asked:
+        if clause.operator == "==" and "*" not in clause.version:
+            return contains(bounds, clause.version)
+        if clause.operator in {"<", "<=", "~="} and len(upper) == len(bounds):
+            return all(release(clause.version) <= release(one.version) for one in upper)
+    return False

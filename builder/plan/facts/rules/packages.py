@@ -19,11 +19,12 @@ from builder.core.versions import (
     holds,
     key,
     major,
+    names_of,
     pinned,
     requirement,
     short,
 )
-from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage
+from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage, asked_once
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
@@ -319,6 +320,31 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
         imports=[text.partition(":")[0] for text in stack.cell.imports],
         locked=stack.truth.locked,
     )
+
+
+def kept_from_bad(cell: Cell, findings: Iterable[Finding]) -> tuple[Cell, str] | None:
+    """The cell with a bound that keeps a resolver from what ``known-bad`` refuses, and the bound with the
+    finding; None if no bound does.
+
+    It is one on a package that the cell asks for, or that nothing else bounds, and an older release of it
+    meets what is asked for, too: ``transformers<5.20`` beside an old PyTorch.
+    """
+    asked = [parsed for parsed in map(requirement, cell.pip) if parsed is not None]
+    fixed = {*names_of(cell.frameworks), *_OF_CUDA, "python"}
+    fixed |= {canonical(parsed.name) for parsed in asked if pinned(parsed) is not None}
+    for one in findings:
+        rows = [row for row in load().bad if one.values and row.id == one.values[-1].what]
+        for row in rows if one.rule == "known-bad" and one.outcome is Outcome.IMPOSSIBLE else ():
+            for wanted in map(Requirement, (*row.when, *row.open)):
+                name, lower = canonical(wanted.name), [c for c in wanted.specifier if c.operator == ">="]
+                mine = [parsed.specifier for parsed in asked if canonical(parsed.name) == name]
+                if name in fixed or len(lower) != 1 or not (mine or str(wanted) in row.open):
+                    continue
+                below = SpecifierSet(f"<{lower[0].version}")
+                bounded = replace(cell, pip=asked_once(cell.pip, (f"{name}{below}",)))
+                if bounded != cell and not any(apart(specifier, below) for specifier in mine):
+                    return bounded, f"{name}{below}: {one.message}"
+    return None
 
 
 def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[Finding]:

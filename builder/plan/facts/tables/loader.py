@@ -266,12 +266,14 @@ class SystemLibraryRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRow(Row):
-    """Debian packages for compiling a package."""
+    """What compiling a package takes."""
 
     name: str
     """On the package index, in its normal form."""
-    needs: tuple[str, ...]
-    """Debian packages, beside a compiler and Python's headers."""
+    needs: tuple[str, ...] | None = None
+    """Debian packages, beside a compiler and Python's headers; None if nobody read them."""
+    against: str = ""
+    """The framework that the build imports, and its own requirements do not name."""
     versions: SpecifierSet | None = None
 
 
@@ -558,7 +560,7 @@ class Facts:
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
         """Debian packages that compiling this one needs; None if no row has it."""
-        rows = (row for row in self.builds if row.name == name)
+        rows = (row for row in self.builds if row.name == name and row.needs is not None)
         return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
 
 

@@ -22,7 +22,7 @@ from uv import find_uv_bin
 from builder.cli.commands.venv import export
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
-from builder.plan.lock.export import FORMATS, Form, lost_by, written
+from builder.plan.lock.export import FORMATS, Form, lost_by, pip_line, written
 from builder.plan.matrix import load
 from builder.sources.index import Index
 from builder.sources.index.uv import IndexSettings
@@ -249,3 +249,13 @@ def test_no_login_gets_into_an_export(fake_index: PackageIndexDouble, pinned: Pi
     found = Index(IndexSettings(default=secret)).place(pinned.wheels[0])
     assert "s3cret" not in "".join(found)
     assert found[0] == fake_index.url
+
+
+def test_what_is_built_against_the_framework_is_installed_after_it_without_pips_own_environment() -> None:
+    bounds = ("torch-scatter>=2", "numpy<2", "setuptools<70")
+    cell = lock_cell("a", frameworks=("torch==1.9.1",), cuda=Cuda(provider="wheels"), pip=bounds)
+    line = pip_line(cell)
+    first, _, second = str(line).partition(" && ")
+    assert first == "pip install torch==1.9.1 'numpy<2' 'setuptools<70' wheel"
+    assert second == "pip install --no-build-isolation 'torch-scatter>=2'"
+    assert pip_line(replace(cell, pip=("numpy<2",))) == "pip install torch==1.9.1 'numpy<2'"

@@ -223,3 +223,25 @@ def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
     exact = told("dependencies: [pytorch=1.12]")
     assert exact[0] == ["torch==1.12.*"]
     assert exact[2][0].startswith("env.yml: nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")
+
+
+def test_a_list_that_conda_exported_keeps_its_packages_of_python_and_is_named() -> None:
+    lines = [
+        "libgcc-ng=9.3.0=h5101ec6_17",
+        "intel-openmp=2022.0.1=h06a4308_3633",
+        "numpy=1.21.2=py39h20f2e39_0",
+        "pip=21.2.4=py39h06a4308_0",
+        "python=3.9.12=h12debd9_0",
+        f"pytorch=1.11.0={BUILD.replace('8.3.2', '8.2.0')}",
+        "pytorch-metric-learning=1.2.1=pypi_0",
+        "tbb=2021.5.0=hd09550d_0",
+        "torchvision=0.12.0=py39_cu113",
+        "tqdm=4.63.0=pyhd3eb1b0_0",
+    ]
+    found = in_wheels(*read_conda("\n".join(lines)), Path("requirements.txt"), "")
+    beside = {"numpy==1.21.2", "pytorch-metric-learning==1.2.1", "torchvision==0.12.0", "tqdm==4.63.0"}
+    assert {str(wish) for wish in found.wishes} == {"torch==1.11.0+cu113", *beside}
+    assert found.python == "3.9"
+    (note,) = found.notes
+    assert "a list of `conda list --export`, which pip does not read" in note
+    assert "tbb: not taken over" in note

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import requests
 from packaging.requirements import Requirement
 from pages.last_releases import BRANCHES, CARDS, FRAMEWORKS
 
+from builder.core.errors import IndexSilentError
 from builder.core.versions import pinned, release
 from builder.plan.facts.rules import by_compat
 from builder.plan.facts.rules.finding import Outcome
-from builder.plan.resolve import last_release
+from builder.plan.resolve import AskedMachine, last_release, propose
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.solve import Demand, judged, split
+from builder.sources.index import Index
+from builder.sources.index.uv import IndexSettings
+from builder.sources.net import Client
 
 
 @pytest.mark.parametrize(
@@ -122,3 +129,35 @@ def test_a_combination_that_is_known_to_fail_on_a_card_is_no_last_release() -> N
     assert "CUDA_ERROR_INVALID_PTX" in found.dropped.message
     older = last_release("tensorflow", ("RTX4090",), "580").anywhere.text
     assert release(pinned(Requirement(str(older))) or "0") >= release("2.21.0")
+
+
+def test_a_silent_index_of_the_users_own_ends_it_and_no_other_host_is_asked() -> None:
+    """Who names one may have no leave to ask another, and PyTorch's builds lie on its maker's."""
+    asked: list[str] = []
+
+    class Silent(Client):
+        def request(self, method, url, **_options):
+            asked.append(url)
+            raise requests.ConnectionError("the host name is unknown")
+
+        def get(self, url, **options):
+            return self.request("GET", url, **options)
+
+    def answer(settings: IndexSettings):
+        return propose(
+            reading.from_arguments(["torch"]),
+            AskedMachine(gpus=("T4",), driver="535"),
+            python=None,
+            limit=1,
+            name="torch",
+            index=Index(settings, client=Silent()),
+        )
+
+    own = IndexSettings(default="https://user:secret@mirror.invalid/simple", chosen=True)
+    with pytest.raises(IndexSilentError, match="your own index") as told:
+        answer(own)
+    assert "mirror.invalid" in told.value.message
+    assert "secret" not in told.value.message
+    assert {url.split("/simple")[0].rpartition("@")[2] for url in asked} == {"mirror.invalid"}
+    # without one, by the tables: it is said that the resolver was not asked
+    assert answer(replace(own, chosen=False)).proposals[0].unasked is not None

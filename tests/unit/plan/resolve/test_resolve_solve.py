@@ -649,3 +649,14 @@ def test_a_framework_of_the_bases_cuda_stands_beside_one_that_carries_its_own() 
     refused = search(Demand(frameworks=asked["torch==1.3.1"], gpus=("RTX2070",)), enough=1).refused
     said = [one.message for one in check(refused[0], suggest=False) if one.outcome is Outcome.IMPOSSIBLE]
     assert [text.partition(":")[0] for text in said] == ["2 copies of cuDNN"]
+
+
+def test_an_open_requirement_gets_the_bound_below_what_is_known_bad_and_a_pinned_one_is_refused() -> None:
+    best = proposals("torch==1.13.1", "transformers>=4.31")[0]
+    (asked,) = (text for text in best.cell.pip if text.startswith("transformers"))
+    assert asked == "transformers<4.52,>=4.31"  # the lowest of the bounds of five rows
+    told = [text for text in best.added if text.startswith("transformers<")]
+    assert len(told) == 1
+    assert told[0].startswith("transformers<4.52: transformers-4.52-torch")
+    assert proposals("torch==1.13.1", "transformers==5.20.2") == []
+    assert proposals("torch==1.13.1", "transformers>=5.20") == []

@@ -18,14 +18,16 @@ from builder.core.import_outcomes import Missing
 from builder.core.import_set import OWN
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules import asked_once
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
 from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve.resolver import reason
-from builder.plan.resolve.solve import Demand, Proposal, asked_once, search, split, wheel_pythons
+from builder.plan.resolve.solve import Demand, Proposal, search, split, wheel_pythons
 from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.uv import IndexSettings
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
 
@@ -58,6 +60,8 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 class Listed:
     """An index that lists a wheel of each of these versions."""
+
+    settings = IndexSettings(default="https://index.example")
 
     def __init__(self, versions: dict[str, list[str]] | None = None) -> None:
         self.versions = versions or {}
@@ -596,7 +600,7 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
         lacks = () if heeds and bound in cell.pip else (gone,)
         return Truth(imports=lacks, unproven=None)
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     heeds = True
@@ -634,7 +638,7 @@ def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_a
     def check(cell, _truth, **_options):
         return (*(() if "libgl1" in cell.apt else (lacks,)), *((other,) if more else ()))
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", lambda *_: Truth(unproven=None))
     monkeypatch.setattr(proving, "check", check)

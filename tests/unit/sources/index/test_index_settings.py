@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def test_nothing_configured_is_uvs_own_default() -> None:
     settings = from_user()
+    assert not settings.chosen
     assert settings.default.startswith("https://")
     assert settings.extra == ()
     assert settings.notes == ()
@@ -81,7 +82,7 @@ def test_pip_files_from_weak_to_strong(own_configuration: Path, monkeypatch: pyt
     named = own_configuration / "named.conf"
     named.write_text("[global]\nindex-url = https://named.invalid/simple\n[install]\ncert = /other.pem\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(named))
-    assert from_user().default == "https://named.invalid/simple"
+    assert (from_user().default, from_user().chosen) == ("https://named.invalid/simple", True)
     assert pip_settings(os.environ)["cert"] == ["/other.pem"]
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     assert "cert" not in pip_settings(os.environ)
