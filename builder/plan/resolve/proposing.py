@@ -435,12 +435,23 @@ def _standing(
         reasons = [line for text in [*refused][:3] for line in text.splitlines()[:8]]
         if any(text.startswith(BROKEN_SET) for text in refused):
             raise _BrokenSetError(
-                "\n  ".join(("the rules let it pass, and the files of the wheels do not:", *reasons)),
+                "\n  ".join(
+                    (
+                        "nothing is possible: by the files of their wheels the packages do not go together:",
+                        *reasons,
+                    )
+                ),
                 reasons=reasons,
-                hint="pin another release of one of the two",
+                hint="type the remedy that a line names, or what it says nothing brings, beside the others; "
+                "else pin another release of one of the two",
             )
         raise NothingPossibleError(
-            "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
+            "\n  ".join(
+                (
+                    "nothing is possible: the resolver finds no set of wheels for what fits card and driver:",
+                    *reasons,
+                )
+            ),
             reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
