@@ -23,7 +23,7 @@ from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.core.versions import pinned, release
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, platform_of
+from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
 from builder.plan.facts.tables import to_type
 from builder.plan.lock import LOADER_FOLDERS, pip_line
 from builder.plan.resolve import (
@@ -39,6 +39,8 @@ from builder.sources.index import Index
 
 _BESIDE = 2
 """Packages beside the frameworks that are named with them; the matrix has all."""
+_EVERYWHERE = ("2.5", "2.12", "2.17")
+"""The glibc of manylinux1 to 2014 (PEP 600): not worth a word, systems since 2014 have it."""
 _SOURCES = re.compile(r" \[(?:wheel|registry|table|cell): [^\[\]]*\]$")
 """The sources at the end of a note, as :class:`Source` writes them."""
 
@@ -207,11 +209,15 @@ def say_answer(found: ProposedMatrix, *, own: bool, newer: Sequence[str], verbos
     why = "".join(f"; {text}" for text in (*_proven(first)[: first.unasked is not None], *open_[:1]))
     names = f"{_packages(cell)} on Python {cell.python}{brings}"
     terminal.say(f"{_answer(first)}: {names}{on}{whose}{why}")
+    glibc = glibc_for(cell)
+    where = f"on Python {cell.python}"
+    if glibc is not None and glibc not in _EVERYWHERE:
+        where += f" and a system with glibc {glibc} or later"
     if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True)) is not None:
-        say(f"  by pip, on Python {cell.python}: {by_pip}")
+        say(f"  by pip, {where}: {by_pip}")
         terminal.say(f"    where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if by_compat(first.findings) is None and (by_pip := pip_line(cell)) is not None:
-        say(f"  by pip alone, on Python {cell.python}: {by_pip}")
+        say(f"  by pip alone, {where}: {by_pip}")
         if cell.cuda.packages:
             terminal.say(f"    {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
         newest = max((one.cell for one in found.proposals), key=_release)

@@ -478,13 +478,16 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
                 f"{package} is a build for the CPU",
                 hint="conda's builds for a GPU are named gpu_… or cuda…; name no build for the newest",
             )
-        if not framework and (exported or _NOT_PYTHON.fullmatch(package.name)):
+        # an export lists what others bring, too: kept are pip's, and packages whose releases are on record
+        kept = not exported or (package.build or "").startswith("pypi") or package.name in load().packages
+        if not framework and (not kept or _NOT_PYTHON.fullmatch(package.name)):
             left.append(package.name)
         else:
             found.append(package.requirement)
     if left:
+        left.sort(key=lambda name: _NOT_PYTHON.fullmatch(name) is not None)
         shown = ", ".join(left[:6]) + (f" and {len(left) - 6} more" if len(left) > 6 else "")
-        notes.append(f"{shown}: not taken over")
+        notes.append(f"{shown}: not taken over" + ": what the rest needs of them comes with it" * exported)
     if not found and not pip:
         raise UsageError("the conda environment names no package that comes in wheels")
     wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])

@@ -667,8 +667,9 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         others = tuple(wish for wish in demand.companions if wish not in alone)
         return replace(demand, frameworks=alone, companions=others)
     if not found:
+        brings = "brings" if _file_of(demand) or len(demand.companions) == 1 else "bring"
         raise UsageError(
-            f"{_file_of(demand) or names} brings no framework that is on record",
+            f"{_file_of(demand) or names} {brings} no framework that is on record",
             hint=f"name the one that they need, as in {_with_torch(demand)}: "
             f"{', '.join(sorted(load().frameworks))}; {_NO_PACKAGE}",
         )

@@ -279,6 +279,7 @@ def test_the_answer_comes_first_with_its_line_for_pip_and_what_to_type_next_last
         "for RTX3090, driver 535; the resolver was not asked: the index was not asked (--offline)"
     )
     assert by_pip.endswith(f"pip install torch==2.14.1+cu126 --extra-index-url {index}")
+    assert "on Python 3.13 and a system with glibc 2.28 or later: " in by_pip
     assert following == "next: with `-o matrices/torch.yaml`, rtbuild build matrices/torch.yaml"
     path = tmp_path / "x.yaml"
     assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image
@@ -286,7 +287,7 @@ def test_the_answer_comes_first_with_its_line_for_pip_and_what_to_type_next_last
     assert answer.startswith(
         "possible, with a reservation: tensorflow==2.4.4, protobuf<3.21, numpy<2 on Python 3.8 with CUDA 11.0"
     )
-    assert "pip install tensorflow==2.4.4" in by_pip
+    assert "on Python 3.8: pip install tensorflow==2.4.4" in by_pip
     assert "where the system has CUDA and cuDNN, as nvidia/cuda:11.0.3" in where
     assert following == f"{path} is written; next: rtbuild build {path}"
 

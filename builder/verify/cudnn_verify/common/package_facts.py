@@ -1137,8 +1137,11 @@ def _nvjitlink_floor(remedies):
 
 
 def _package_built(remedies):
-    """The package that pip compiles: as the message names it, else the one of the line that asked for it."""
-    return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
+    """The package that pip compiles: as the message names it, else the one of the line that asked for it,
+    else the one that pip took up last.
+    """
+    asked = remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
+    return asked or getattr(remedies.here, "collected", None)
 
 
 _DISTRIBUTIONS = {

@@ -256,6 +256,8 @@ class TextFacts(object):
         self.gcc = next(iter(_groups("gcc", text).values()), None)
         """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
+        self.collected = next((found["name"] for found in reversed([*_find_all("collected", text)])), None)
+        """What pip took up last, as it says itself."""
         said = _groups("told_to_work", text).get("pins") or ""
         self.told_to_work = re.findall(r"[\w.-]+==\d[\w.]*", said)
         """Pins that go together, by the text's own words."""

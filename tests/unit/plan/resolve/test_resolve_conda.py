@@ -223,3 +223,15 @@ def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
     exact = told("dependencies: [pytorch=1.12]")
     assert exact[0] == ["torch==1.12.*"]
     assert exact[2][0].startswith("env.yml: nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")
+
+
+def test_of_an_export_pips_packages_and_those_on_record_are_taken_and_the_rest_is_told() -> None:
+    export = (
+        "# platform: linux-64\n_libgcc_mutex=0.1=main\nmkl=2022.0.1=h06a4308_117\nlibuv=1.40.0=h7b6447c_0\n"
+        f"pytorch=1.12.1={BUILD}\ntorchvision=0.13.1=py39_cu113\ntqdm=4.63.0=pyhd3eb1b0_0\n"
+        "einops=0.4.1=pypi_0\n"
+    )
+    wishes, python, (note,) = told(export)
+    assert wishes == ["torch==1.12.1+cu113", "torchvision==0.13.1", "einops==0.4.1"]
+    assert python == "3.9"
+    assert note.startswith("env.yml: tqdm, -libgcc-mutex, mkl, libuv: not taken over: what the rest needs")

@@ -701,3 +701,21 @@ def test_dgl_for_this_pytorch_is_on_its_own_page_of_wheels(torch, page):
     )
     found = [text for text in commands(document) if "data.dgl.ai" in text]
     assert [f"https://data.dgl.ai/wheels/{page}/repo.html" in text for text in found] == [True] * bool(page)
+
+
+def test_the_package_that_pip_took_up_last_is_the_one_to_build_without_isolation():
+    text = (
+        "Collecting numpy\nCollecting flash-attn==2.7.4 (from -r x)\n  error: subprocess-exited-with-error\n"
+        "  \u00d7 Getting requirements to build wheel did not run successfully.\n"
+        "  ModuleNotFoundError: No module named 'torch'\n"
+    )
+    assert commands(ask(text))[0] == "pip install --no-build-isolation flash-attn==2.7.4"
+    assert commands(ask(text.partition("\n  error")[2]))[0].endswith("--no-build-isolation PACKAGE")
+
+
+def test_without_a_known_cuda_the_package_of_libdevice_is_named_for_each():
+    (row,) = ask("Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
+    assert row["commands"][0]["text"] == "pip install nvidia-cuda-nvcc-cu12"
+    assert "for CUDA 13 the package is nvidia-cuda-nvcc" in row["commands"][0]["note"]
+    (row,) = ask("tensorflow==2.17.0\nCan't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
+    assert row["commands"][0]["note"] is None
