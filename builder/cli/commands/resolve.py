@@ -21,7 +21,7 @@ from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Cell
-from builder.core.versions import pinned, release
+from builder.core.versions import key, pinned, release
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
 from builder.plan.facts.tables import to_type
@@ -39,8 +39,8 @@ from builder.sources.index import Index
 
 _BESIDE = 2
 """Packages beside the frameworks that are named with them; the matrix has all."""
-_EVERYWHERE = ("2.5", "2.12", "2.17")
-"""The glibc of manylinux1 to 2014 (PEP 600): not worth a word, systems since 2014 have it."""
+_EVERYWHERE = "2.17"
+"""The glibc of manylinux2014 (PEP 599): not worth a word, systems since 2014 have it."""
 _SOURCES = re.compile(r" \[(?:wheel|registry|table|cell): [^\[\]]*\]$")
 """The sources at the end of a note, as :class:`Source` writes them."""
 
@@ -211,19 +211,27 @@ def say_answer(found: ProposedMatrix, *, own: bool, newer: Sequence[str], verbos
     terminal.say(f"{_answer(first)}: {names}{on}{whose}{why}")
     glibc = glibc_for(cell)
     where = f"on Python {cell.python}"
-    if glibc is not None and glibc not in _EVERYWHERE:
+    if glibc is not None and key(glibc) > key(_EVERYWHERE):
         where += f" and a system with glibc {glibc} or later"
     if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True)) is not None:
         say(f"  by pip, {where}: {by_pip}")
         terminal.say(f"    where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if by_compat(first.findings) is None and (by_pip := pip_line(cell)) is not None:
         say(f"  by pip alone, {where}: {by_pip}")
+        if first.unasked is not None and cell.pip:
+            terminal.say("    which of these have a wheel was not asked; pip compiles the others")
         if cell.cuda.packages:
             terminal.say(f"    {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
         newest = max((one.cell for one in found.proposals), key=_release)
         line = pip_line(newest) if _release(newest) > _release(cell) else None
         if line is not None and not any(line in note for note in found.asked.notes):
             say(f"  a newer one by pip alone, on Python {newest.python}: {line}")
+    if first.sources:
+        terminal.say(
+            "  no line for pip alone: packages are built from their sources, which `rtbuild lock` does"
+        )
+    elif by_compat(first.findings) is not None:
+        terminal.say("  no line for pip alone: on this driver it takes the cuda-compat of the image")
     for change in found.changes:
         terminal.say(f"nearest: {change}")
     for last in found.last:

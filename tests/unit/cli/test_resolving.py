@@ -282,6 +282,8 @@ def test_the_answer_comes_first_with_its_line_for_pip_and_what_to_type_next_last
     assert "on Python 3.13 and a system with glibc 2.28 or later: " in by_pip
     assert following == "next: with `-o matrices/torch.yaml`, rtbuild build matrices/torch.yaml"
     path = tmp_path / "x.yaml"
+    assert resolve("torch", "tqdm", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
+    assert said(capsys)[2] == "    which of these have a wheel was not asked; pip compiles the others"
     assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image
     answer, by_pip, where, *_, following = said(capsys)
     assert answer.startswith(
@@ -356,7 +358,7 @@ def test_the_line_for_pip_says_where_the_loader_has_to_look(text: str, *, told: 
 def test_a_cell_that_needs_cuda_compat_of_its_base_has_no_line_for_pip(capsys) -> None:
     assert resolve("jax[cuda12]==0.4.30", index=None, gpus=("A100",), driver="470.256.02", limit=1) == 0
     shown = capsys.readouterr()
-    assert "cuda-compat" in shown.err
+    assert "no line for pip alone: on this driver it takes the cuda-compat of the image" in shown.err
     assert "by pip alone" not in shown.err
 
 

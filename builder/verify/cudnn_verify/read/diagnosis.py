@@ -133,10 +133,8 @@ def _cudnn_text(text):
 
 def diagnose(reading):
     """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
-    lists = _lists_of(reading)
-    others = (
-        TextFacts([line for line in reading.lines if line.source not in lists]) if len(lists) > 1 else None
-    )
+    lists, rest = _lists_of(reading)
+    others = TextFacts(rest) if len(lists) > 1 else None
     if others and not others.fails:
         return _comparison(reading, others, lists)
     facts = TextFacts(reading.lines)
@@ -206,11 +204,14 @@ def diagnose(reading):
 
 
 def _lists_of(reading):
-    """{source: its lines} of the texts that are lists of packages and nothing else."""
+    """({source: its lines} of the texts that are lists of packages and nothing else, the other lines);
+    the cells of a notebook are one text.
+    """
     texts = {}
     for line in reading.lines:
-        texts.setdefault(line.source, []).append(line)
-    return {name: lines for name, lines in texts.items() if listed_packages(line.text for line in lines)}
+        texts.setdefault(line.source.partition(", cell ")[0], []).append(line)
+    lists = {name: lines for name, lines in texts.items() if listed_packages(line.text for line in lines)}
+    return lists, [line for name, lines in texts.items() if name not in lists for line in lines]
 
 
 def _comparison(reading, facts, lists):

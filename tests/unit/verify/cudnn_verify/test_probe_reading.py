@@ -581,6 +581,11 @@ def test_two_lists_of_packages_are_compared_and_are_not_one_machine():
     assert [row["values"][1] for row in without["compared"]["rows"]] == [None] * 4
 
 
+def test_the_cells_of_a_notebook_are_one_text():
+    cells = [{"cell_type": "code", "source": "", "outputs": [{"text": text}]} for text in (OLDER, NEWER)]
+    assert ask(json.dumps({"cells": cells}))["compared"] is None
+
+
 def test_the_driver_of_another_text_is_told_for_each_list_and_a_log_beside_them_is_diagnosed():
     smi = "Driver Version: 550.54.14   CUDA Version: 12.4\n| 0  NVIDIA L4 |\n"
     rows = read_files(spring=OLDER, autumn=NEWER, smi=smi)["compared"]["rows"]
