@@ -334,7 +334,7 @@ def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
 def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
-    options = {"driver": "590", "gpu": ["T4"]}
+    options = {"driver": ["590"], "gpu": ["T4"]}
     with pytest.raises(CellError) as raised:
         called(command.resolve, ["torch==0.4.1"], **options)
     assert "what would do:" in raised.value.message
@@ -353,7 +353,7 @@ def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
-        called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
+        called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver=["590"])
 
 
 @pytest.mark.parametrize(
