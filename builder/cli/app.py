@@ -10,29 +10,42 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from builder import __version__
 from builder.cli.boundary import failed, guarded
 from builder.cli.console import say
 
+_HELP = """
+Say why deep learning fails on an NVIDIA GPU, which versions fit it, and build images that are tried on one.
+
+\b
+To begin:
+  rtbuild diagnose train.log                    an error
+  rtbuild resolve torch --gpu T4 --driver 535   a card
+  rtbuild up torch                              something to run
+
+A cell is one combination of framework, CUDA, Python and base; a matrix is a YAML file of cells.
+"""
 _EPILOG = """
-Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
-4 the lock is missing or stale (--locked) · 5 this machine lacks something, or no answer ·
-6 publication refused · 7 not known · 70 a bug in rtbuild · 130 interrupted
+Exit codes: 0 done as asked · 1 impossible, or a cell failed · 2 usage, or a matrix that is wrong ·
+3 nothing selected · 4 the lock is missing or stale (--locked) · 5 this machine lacks something, or no
+answer · 6 publication refused · 7 not known · 70 a bug in rtbuild · 130 interrupted
 """
 
 COMMANDS = {
-    "diagnose": "Name the cause of an error in a log or notebook. Shows the proof and a remedy.",
-    "doctor": "Show what this machine has and lacks. Engine, disk, NVIDIA's toolkit and driver.",
-    "probe": "Write cudnn-verify, the one-file probe. It runs in an image, on Colab or on bare metal.",
-    "resolve": "Propose cells for frameworks and a card. Prints a matrix file, the best cell first.",
-    "init": "Write a first matrix for a framework and a card.",
-    "up": "Resolve, build, verify and start in one go. For this machine's card and driver.",
-    "venv": "Make a cell a virtual environment here. Installs its locked wheels and runs cudnn-verify.",
+    "diagnose": "Say why it fails, by a log, a notebook or an error. Names the cause, what to run, and the "
+    "line that proves it. Sends nothing.",
+    "doctor": "Show what this machine is ready for, and what it lacks. Engine, disk, tools, GPU.",
+    "probe": "Write cudnn-verify, one file that tries a GPU. It runs in an image, on Colab or on bare metal.",
+    "resolve": "Say which versions fit a card and its driver. With pip's command and a matrix, the best "
+    "first; or why nothing fits, and what would.",
+    "init": "Write a first matrix, the file of what to build. For a framework and a card.",
+    "up": "Find, build, verify and start an image in one go. For this machine's card and driver.",
+    "venv": "Install a cell into a virtual environment, without Docker. Runs cudnn-verify in it.",
     "list": "Show the cells of matrices. Says which are chosen, and why others are not.",
-    "check": "Say which cells are possible. Gives the reasons, takes half a second and builds nothing.",
+    "check": "Say which cells are possible, and why others are not. In half a second; builds nothing.",
     "explain": "Explain the verdict on a cell, a cause or an error text.",
     "export": "Write a locked cell in the form of other tools. pylock.toml, requirements, uv, conda.",
     "outdated": "Say what is newer than the lock. Updates, withdrawn wheels, known-bad releases.",
@@ -91,13 +104,26 @@ def loaded(name: str) -> Any:
     if not isinstance(made, typer.Typer):
         function, made = made, typer.Typer(rich_markup_mode=None, add_completion=False)
         made.command(name, help=COMMANDS[name])(function)
-    return typer.main.get_command(made)
+    return _in_words(typer.main.get_command(made))
+
+
+def _in_words(command: Any) -> Any:
+    """The command; its help says what to type, in place of Python's names of types."""
+    for one in (command, *getattr(command, "commands", {}).values()):
+        for param in one.params:
+            kind = param.type_descriptor
+            if isinstance(param, TyperArgument):
+                vars(param)["display_type_rich"] = lambda ctx: None  # noqa: ARG005
+            elif param.metavar is None and not (param.is_flag or param.count or kind.is_choice):
+                name = max(param.opts, key=len).lstrip("-").upper()
+                param.metavar = "N" if kind.is_ranged else "PATH" if kind.is_path else name
+    return command
 
 
 app = typer.Typer(
     cls=_Commands,
     name="rtbuild",
-    help="Images of CUDA, cuDNN, framework and Python that are known to work.",
+    help=_HELP,
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -75,8 +75,10 @@ MIRROR = of(
     "--registry-mirror HOST=MIRROR: "
     "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR."
 )
-READ = of("--read: Ask the package index and the registry what wheels and bases say of themselves.", False)
-DEEP = of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.", False)
+READ = of(
+    "--read: Ask the package index and the registry, too: what wheels and bases say of themselves.", False
+)
+DEEP = of("--deep: As --read, and look into wheels, up to 16 MiB each: GPU code, NumPy, cuDNN.", False)
 CONTEXT = of("--context NAME: The docker context to use.")
 REPORT_KEY = of(
     "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."
@@ -94,8 +96,9 @@ PYTHON = of("--python: The Python: 3.11.")
 GPU = of("--gpu: The card that it must run on: T4, H100.")
 OFFLINE = of("--offline: Do not ask the package index.", False)
 DRIVER = of("--driver: The driver that images are to run on: 535, 535.104.05.")
+DRIVERS = of("--driver: A driver that images must run on: 535, 535.104.05; may be repeated: on all of them.")
 CARDS = of(
-    "--gpu: A GPU that cells must run on beside those they claim, as nvidia-smi names it or by compute "
+    "--gpu: A GPU that cells must run on beside those of the file, as nvidia-smi names it or by compute "
     "capability: T4, 8.6; may be repeated."
 )
 LOCKED = of("--locked: Refuse to go on if the lock is missing or stale.", False)
@@ -253,6 +256,13 @@ def driver(text: str | None) -> str | None:
         )
         raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like + branch)
     raise UsageError(f"--driver {text} is no driver version", hint=like)
+
+
+def drivers(texts: Iterable[str] | None) -> list[str]:
+    """``--driver``, repeated or with commas between, checked; the oldest first. Raises UsageError."""
+    given = [part for text in texts or () for part in re.split(r"\s*,\s*", text) if part]
+    found = [one for one in map(driver, given) if one is not None]
+    return sorted(dict.fromkeys(found), key=lambda one: [int(part) for part in one.split(".")])
 
 
 def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[], object]) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +55,20 @@ def check(
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
     gpu: list[str] | None = opt.CARDS,
-    driver: str | None = opt.DRIVER,
+    driver: list[str] | None = opt.DRIVERS,
     read: bool = opt.READ,
     deep: bool = opt.DEEP,
     mirror: list[str] | None = opt.MIRROR,
     fix: bool = opt.of(
-        "--fix: Exclude impossible cells in their files, with the nearest possible ones.", False
+        "--fix: Change the files: exclude impossible cells, and write the nearest possible ones.",
+        False,
     ),
     junit: Path | None = opt.of("--junit FILE: Write the answers as JUnit XML; what is unknown is skipped."),
     json_: bool = opt.JSON,
     verbose: int = opt.VERBOSE,
 ) -> int:
     """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
-    opt.refuse_machine(gpu or (), driver)
+    opt.refuse_machine(gpu or (), None, partial(opt.drivers, driver))
     loaded, cells = opt.choose(matrices, select, skip)
     cells = _on(cells, gpu)
     found, read_, unproven = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
@@ -134,7 +136,7 @@ def explain(
     cell: str = opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.", ...),
     matrices: list[Path] | None = opt.MATRICES,
     gpu: list[str] | None = opt.CARDS,
-    driver: str | None = opt.of("--driver: The driver to answer for."),
+    driver: list[str] | None = opt.of("--driver: The driver to answer for; may be repeated."),
     read: bool = opt.READ,
     deep: bool = opt.DEEP,
     mirror: list[str] | None = opt.MIRROR,
@@ -207,7 +209,7 @@ def _judge(
     matrices: list[Matrix],
     cells: Sequence[Cell],
     *,
-    driver: str | None,
+    driver: list[str] | None,
     read: bool,
     deep: bool,
     mirror: list[str] | None,
@@ -219,7 +221,7 @@ def _judge(
     ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
     too; without them, earlier readings count, and no network is asked.
     """
-    asked, mirrors, figures = opt.driver(driver), opt.mirrors(mirror), None
+    asked, mirrors, figures = opt.drivers(driver), opt.mirrors(mirror), None
     truths: dict[Cell, Truth] = {}
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
@@ -248,13 +250,33 @@ def _judge(
         try:
             with item(cell.id):
                 truth = truths[cell] if cell in truths else readings.truth(cell, pinned, links=True)
-                found[cell] = check_cell(cell, truth, driver=asked)
+                found[cell] = _for_all(cell, truth, asked)
                 why = truth.unproven
         except CellError as error:
             found[cell] = (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
             why, step = "the cell could not be judged", ""
         unproven[cell] = f"{why}; next: `{step}`" if why and step else why
     return found, figures, unproven
+
+
+def _for_all(cell: Cell, truth: Truth, drivers: Sequence[str]) -> tuple[Finding, ...]:
+    """The findings of a cell; of several drivers those that all have, then each one's own, which names it."""
+    if len(drivers) < 2:
+        return check_cell(cell, truth, driver=next(iter(drivers), None))
+    by_driver = {one: check_cell(cell, truth, driver=one) for one in drivers}
+    common = [one for one in by_driver[drivers[0]] if all(one in found for found in by_driver.values())]
+    own = (
+        replace(
+            one,
+            message=one.message
+            if f"driver {driver} " in one.message
+            else f"with driver {driver}: {one.message}",
+        )
+        for driver, found in by_driver.items()
+        for one in found
+        if one not in common
+    )
+    return (*common, *own)
 
 
 def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, LockEntry]) -> None:

@@ -25,7 +25,7 @@ from builder.core import resources
 from builder.core.documents import redact, shown
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
-from builder.image.engine import Engine, diagnose, network
+from builder.image.engine import DoctorCheck, Engine, diagnose, network
 from builder.image.recipe import bundle
 from builder.release.dispatch import (
     Follower,
@@ -333,19 +333,34 @@ def doctor(
     missing = [check for check in checks if check.required and check.outcome == "failed"]
     if json_:
         rows = [dict(vars(check)) for check in checks]
-        print_json({"schema": 1, "rtbuild": __version__, "ready": not missing, "checks": rows})
+        uses = {use: not lacks for use, _, lacks in _uses(checks)}
+        print_json(
+            {"schema": 1, "rtbuild": __version__, "ready": not missing, "ready_for": uses, "checks": rows}
+        )
     else:
         terminal = Terminal.of(stream=sys.stdout)
+        for use, commands, lacks in _uses(checks):
+            mark = terminal.style(*_MARKS["failed" if lacks else "passed"])
+            why = f"; it lacks {' and '.join(lacks)}, see below" if lacks else ""
+            show(f"{mark} {'not ' * bool(lacks)}ready to {use} ({commands}){why}", hang=4)
+        show("")
         width = max(len(check.name) for check in checks)
         for check in checks:
             mark = terminal.style(*_MARKS[check.outcome])
             show(f"{mark} {check.name:<{width}}  {check.found}", hang=width + 4)
             if check.remedy and check.outcome != "passed":
                 show(f"  {'':<{width}}  → {check.remedy}", hang=2)
-        spared = ", ".join(check.name for check in checks if check.outcome == "failed" and not check.required)
-        ready = f"ready to build, but not for all: see {spared}" if spared else "ready to build"
-        show(f"{len(missing)} to mend before building" if missing else ready)
     return 5 if missing else 0
+
+
+def _uses(checks: Sequence[DoctorCheck]) -> Iterator[tuple[str, str, list[str]]]:
+    """What this machine is used for, the commands, and the checks that keep it from that."""
+    by = {check.name: check.outcome for check in checks}
+    yield "plan", "resolve, check, diagnose, lock, export", ["uv"] * (by["uv"] != "passed")
+    needed = [check.name for check in checks if check.required and check.outcome != "passed"]
+    alone = "; without an engine `rtbuild build --engine none`" * (needed == ["engine"])
+    yield "build", f"build, up{alone}", needed
+    yield "verify", "verify, run, up: images on a GPU", needed + ["GPU"] * (by["GPU"] != "passed")
 
 
 def _network(*, as_json: bool) -> int:

@@ -28,13 +28,15 @@ def probe(output: Path | None = opt.of("--output, -o: Write it there; without, t
 
 def diagnose(
     files: list[str] | None = opt.of(
-        "FILE|TEXT: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin; or the "
-        "message itself, in quotes."
+        "FILE|TEXT: The message itself, in quotes; or files: a log, a notebook, `nvidia-smi`, a report of "
+        "the probe, `pip freeze` (two lists of packages are compared); - for stdin."
     ),
     knowledge: Path | None = opt.of(
-        "--knowledge FILE: Causes and signatures of another release; their commands are shown, never run."
+        "--knowledge FILE: Know the causes and messages of FILE, of another release of rtbuild."
     ),
-    print_knowledge: bool = opt.of("--print-knowledge: Print those of this release, for --knowledge.", False),
+    print_knowledge: bool = opt.of(
+        "--print-knowledge: Print the causes and messages of this release, for --knowledge.", False
+    ),
     json_: bool = opt.JSON,
 ) -> int:
     """Say which line of a text names which cause, and what mends it; nothing leaves this machine."""

@@ -4,7 +4,9 @@ import itertools
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,19 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.cli import options as opt
-from builder.cli.console import Progress, Terminal, human_bytes, print_json, say, show
+from builder.cli.console import Progress, Terminal, counted, human_bytes, print_json, say, show
 from builder.cli.first_matrix import MatrixWish, asked_machine, matrix_text, wishes, write_matrix
 from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Cell
-from builder.core.versions import pinned, release
-from builder.plan.facts.rules import Outcome, by_compat, platform_of
+from builder.core.versions import key, pinned, release
+from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
 from builder.plan.facts.tables import to_type
 from builder.plan.lock import LOADER_FOLDERS, after, pip_line
 from builder.plan.resolve import (
+    TYPED,
     AskedMachine,
     Proposal,
     ProposedMatrix,
@@ -33,60 +37,75 @@ from builder.plan.resolve import (
 )
 from builder.sources.index import Index
 
+_BESIDE = 2
+"""Packages beside the frameworks that are named with them; the matrix has all."""
+_EVERYWHERE = "2.17"
+"""The glibc of manylinux2014 (PEP 599): not worth a word, systems since 2014 have it."""
+_SOURCES = re.compile(r" \[(?:wheel|registry|table|cell): [^\[\]]*\]$")
+"""The sources at the end of a note, as :class:`Source` writes them."""
+
 
 def resolve(
     requirements: list[str] | None = opt.of(
-        "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
+        "REQUIREMENT: Frameworks, and packages beside them: torch, 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
         "--requirement, -r FILE: A project's folder, or any file of it: requirements.txt, pyproject.toml, "
         "setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; may be repeated."
     ),
-    pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
-    pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, by version."),
+    pyproject: Path | None = opt.of(
+        "--pyproject FILE: The dependencies of a pyproject.toml, whatever its name."
+    ),
+    pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, each at its version."),
     notebook: Path | None = opt.of(
         "--notebook FILE: The `!pip install` lines of a notebook, and what its code imports of these."
     ),
     conda_: Path | None = opt.of(
-        "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
+        "--conda FILE: A conda environment, taken as the wheels that it stands for: environment.yml, "
+        "`conda list --export`."
     ),
     python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'."),
     gpu: list[str] | None = opt.of(
         "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
         "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
     ),
-    driver: str | None = opt.DRIVER,
+    driver: list[str] | None = opt.DRIVERS,
     platform: str | None = opt.of(
         "--platform: The processor that images are for, linux/amd64 or linux/arm64. By default that of the "
         "cards: linux/arm64 for GH200, GB10, Orin."
     ),
-    limit: int = opt.of("--limit: Cells at most.", 5, min=1, max=1000),
+    limit: int = opt.of("--limit: How many proposals at most.", 5, min=1, max=1000),
     name: str | None = opt.of("--name: The matrix's name; by default that of the file, or resolved."),
-    output: Path | None = opt.of("--output, -o FILE: Write the matrix there; without, to stdout."),
-    force: bool = opt.of("--force: Replace the file that is there.", False),
+    output: Path | None = opt.of("--output, -o FILE: Write the matrix there; without, a pipe gets it."),
+    force: bool = opt.of("--force: Replace FILE of --output.", False),
     take_nearest: bool = opt.of(
         "--nearest: If nothing fits, take the nearest requirements that do, and say which.", False
     ),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
+    verbose: int = opt.VERBOSE,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
     if output is not None and not force:
         opt.refuse_existing(output)
     gpu = [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part]
     title = name or (_matrix_name(output) if output is not None else "resolved")
-    options = [word for name, values in _given(gpu, driver, python, platform) for word in (name, values)]
+    options = [
+        word for name, values in _given(gpu, driver or (), python, platform) for word in (name, values)
+    ]
     read = list[Wishes]()
     opt.refuse_machine(
         gpu or (),
-        driver,
+        None,
+        partial(opt.drivers, driver),
         lambda: read.append(
             _read(options, requirements, requirement_file, pyproject, notebook, conda_, pylock)
         ),
     )
     (asked,) = read
-    on = asked_machine(gpu or (), driver, platform)
+    drivers = opt.drivers(driver)
+    on = asked_machine(gpu or (), drivers[0] if drivers else None, platform)
     index = None if offline else Index.from_user(once=True)
     try:
         with noted(Terminal.of(progress), title) as note:
@@ -100,6 +119,7 @@ def resolve(
                 take_nearest=take_nearest,
                 note=note,
             )
+            _refuse_newer(found, drivers[1:])
     except NothingPossibleError as none:
         if json_:
             print_json(_refusal(none, asked, on))
@@ -110,23 +130,10 @@ def resolve(
     if json_:
         print_json(document(found))
     else:
-        say_origins(found, own=not gpu and driver is None)
-        if output is None:
+        say_answer(found, own=not gpu and not driver, newer=drivers[1:], verbose=bool(verbose))
+        say_reasons(found, verbose=bool(verbose))
+        if output is None and not sys.stdout.isatty():
             show(found.text.removesuffix("\n"))
-        first, findings = found.proposals[0].cell, found.proposals[0].findings
-        if first.cuda.provider == "base" and (by_pip := pip_line(first, system=True)) is not None:
-            say(f"the first by pip, on Python {first.python}: {by_pip}")
-            say(f"  where the system has CUDA and cuDNN, as {first.base} has: pip brings neither with these")
-        if by_compat(findings) is None and (by_pip := pip_line(first)) is not None:
-            say(f"the first by pip alone, on Python {first.python}: {by_pip}")
-            if late := after(first):
-                text = "after their framework, which their builds import; without a wheel that fits they are"
-                say(f"  {', '.join(late)}: {text} compiled, with the nvcc of its CUDA")
-            if first.cuda.packages:
-                say(f"  {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
-            newest = max((one.cell for one in found.proposals), key=_release)
-            if _release(newest) > _release(first) and (line := pip_line(newest)) is not None:
-                say(f"the newest of them by pip alone, on Python {newest.python}: {line}")
     file = output or Path("matrices") / f"{_title(found)}.yaml"
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
@@ -139,10 +146,10 @@ def _release(cell: Cell) -> Version:
 
 
 def _given(
-    gpu: list[str] | None, driver: str | None, python: str | None, platform: str | None
+    gpu: list[str] | None, drivers: Iterable[str], python: str | None, platform: str | None
 ) -> list[tuple[str, str]]:
     """The options about the machine that were typed, each with its value."""
-    one = (("--driver", driver), ("--python", python), ("--platform", platform))
+    one = (*(("--driver", text) for text in drivers), ("--python", python), ("--platform", platform))
     return [*(("--gpu", text) for text in gpu or ()), *((name, value) for name, value in one if value)]
 
 
@@ -171,49 +178,143 @@ def _matrix_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "resolved"
 
 
-def say_origins(found: ProposedMatrix, *, own: bool) -> None:
-    """Say where the versions come from, and how each cell was judged; ``own``: for this machine."""
+def _refuse_newer(found: ProposedMatrix, drivers: Sequence[str]) -> None:
+    """NothingPossibleError if the first cell, proposed for the oldest driver, cannot work with one of these:
+    later branches serve old cards no more.
+    """
+    for driver in drivers:
+        for finding in check(found.proposals[0].cell, Truth(), driver=driver):
+            if finding.outcome is Outcome.IMPOSSIBLE:
+                raise NothingPossibleError(
+                    f"nothing is possible for all of these drivers: with driver {driver}: {finding.message}",
+                    reasons=[finding.message],
+                    hint="ask for each driver by itself: a matrix can have a cell for each",
+                )
+
+
+def say_answer(found: ProposedMatrix, *, own: bool, newer: Sequence[str], verbose: bool) -> None:
+    """Say the first cell, its line for pip, what moved for it, and why no newer release is it; ``own``: for
+    this machine; ``newer``: other drivers that it was asked for; ``verbose``: with the sources.
+    """
+    terminal, demand, first = Terminal.of(), found.demand, found.proposals[0]
+    cell = first.cell
+    driver = [f"driver {' and '.join((demand.driver, *newer))}"] if demand.driver is not None else []
+    cards = [*map(to_type, demand.gpus), *driver]
+    for_python = [f"Python {demand.python}"] if demand.python is not None else []
+    cuda = cuda_of(cell) if cell.cuda.provider != "none" else None
+    brings = f" with CUDA {cuda}" if cuda is not None else ""
+    on = f", for {', '.join(cards)}" if cards else ""
+    whose = ", of this machine (others: --gpu, --driver)" if own and driver else ""
+    open_ = [one.message for one in first.findings if one.outcome is Outcome.UNKNOWN]
+    why = "".join(f"; {text}" for text in (*_proven(first)[: first.unasked is not None], *open_[:1]))
+    names = f"{_packages(cell)} on Python {cell.python}{brings}"
+    terminal.say(f"{_answer(first)}: {names}{on}{whose}{why}")
+    _say_pip(found)
+    for change in found.changes:
+        terminal.say(f"nearest: {change}")
+    for last in found.last:
+        for line in last.lines(", ".join((*cards, *for_python))):
+            terminal.say(f"note: {_noted(line, verbose=verbose)}")
+
+
+def _say_pip(found: ProposedMatrix) -> None:
+    """Say the first cell's line for pip, the conditions of it, and that of the newest release; or the reason
+    that there is none.
+    """
+    terminal, first = Terminal.of(), found.proposals[0]
+    cell = first.cell
+    glibc = glibc_for(cell)
+    where = f"on Python {cell.python}"
+    if glibc is not None and key(glibc) > key(_EVERYWHERE):
+        where += f" and a system with glibc {glibc} or later"
+    if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True)) is not None:
+        say(f"  by pip, {where}: {by_pip}")
+        terminal.say(f"    where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
+    if by_compat(first.findings) is None and (by_pip := pip_line(cell)) is not None:
+        say(f"  by pip alone, {where}: {by_pip}")
+        if first.unasked is not None and cell.pip:
+            terminal.say("    which of these have a wheel was not asked; pip compiles the others")
+        if late := after(cell):
+            text = "after their framework, which their builds import; without a wheel that fits they are"
+            terminal.say(f"    {', '.join(late)}: {text} compiled, with the nvcc of its CUDA")
+        if cell.cuda.packages:
+            terminal.say(f"    {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
+        newest = max((one.cell for one in found.proposals), key=_release)
+        line = pip_line(newest) if _release(newest) > _release(cell) else None
+        if line is not None and not any(line in note for note in found.asked.notes):
+            say(f"  a newer one by pip alone, on Python {newest.python}: {line}")
+    if first.sources:
+        terminal.say(
+            "  no line for pip alone: packages are built from their sources, which `rtbuild lock` does"
+        )
+    elif by_compat(first.findings) is not None:
+        terminal.say("  no line for pip alone: on this driver it takes the cuda-compat of the image")
+
+
+def say_reasons(found: ProposedMatrix, *, verbose: bool) -> None:
+    """Say what was left out of the files, and how each cell was judged: what two have in common once, unless
+    ``verbose``, with which the index is told, too, where it was asked.
+    """
+    terminal = Terminal.of()
     for note in found.asked.notes:
-        say(f"note: {note}")
-    if own and found.demand.driver is not None:
-        on = f"{', '.join(map(to_type, found.demand.gpus))}, driver {found.demand.driver}"
-        say(f"for this machine: {on} (others: --gpu, --driver)")
+        terminal.say(f"note: {_noted(note, verbose=verbose)}")
     for wish in found.demand.frameworks:
         origin, why = found.origin(wish)
-        beside = "" if wish.place == "the command line" else f" ({wish.place})"
-        say(f"{wish}{beside}: versions from the {origin}: {why}")
-    driver = [f"driver {found.demand.driver}"] if found.demand.driver is not None else []
-    for_python = [f"Python {found.demand.python}"] if found.demand.python is not None else []
-    machine = ", ".join((*map(to_type, found.demand.gpus), *driver, *for_python))
-    for last in found.last:
-        for line in last.lines(machine):
-            say(f"note: {line}")
-    for change in found.changes:
-        say(f"nearest: {change}")
+        beside = "" if wish.place == TYPED else f" ({wish.place})"
+        if verbose or origin != "index":
+            terminal.say(f"{wish}{beside}: versions from the {origin}: {why}")
+    said = dict.fromkeys(_proven(found.proposals[0])[: found.proposals[0].unasked is not None], 1)
     for number, one in enumerate(found.proposals, 1):
         cell = one.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
-        parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
-        say(f"{number}. {parts}: {one.outcome.answer}; {_proven(one)}")
-        for reason in one.sources:
-            say(f"   from sources: {reason}")
-        for finding in one.findings:
-            if finding.outcome in {Outcome.WARNS, Outcome.UNKNOWN}:
-                say(f"   {finding.rule}: {finding.message}")
+        parts = ", ".join((_packages(cell), python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
+        proof = _proven(one)
+        reasons = [f"from sources: {reason}" for reason in one.sources]
+        reasons += [
+            f"{finding.rule}: {finding.message}"
+            for finding in one.findings
+            if finding.outcome in {Outcome.WARNS, Outcome.UNKNOWN}
+        ]
+        again = {said[text] for text in (*proof, *reasons) if text in said and not verbose} - {number}
+        shown = [text for text in proof if verbose or text not in said]
+        same = [f"{'else ' * bool(shown)}as {' and '.join(map(str, sorted(again)))}"] if again else []
+        terminal.say(f"{number}. {parts}: {'; '.join((_answer(one), *shown, *same))}")
+        for text in reasons:
+            if verbose or text not in said:
+                terminal.say(f"   {text}")
+        said = {**dict.fromkeys((*proof, *reasons), number), **said}
 
 
-def _proven(one: Proposal) -> str:
+def _answer(one: Proposal) -> str:
+    """``possible``, with the word that a finding below limits it."""
+    return f"{one.outcome.answer}, with a reservation" if one.outcome is Outcome.WARNS else one.outcome.answer
+
+
+def _packages(cell: Cell) -> str:
+    """``torch==2.10.0, vllm==0.19.1``: the frameworks, and the first packages beside them."""
+    more = len(cell.pip) - _BESIDE
+    named = ", ".join((*cell.frameworks, *cell.pip[:_BESIDE]))
+    return f"{named} and {counted(more, 'more package')}" if more > 0 else named
+
+
+def _noted(note: str, *, verbose: bool) -> str:
+    """A note; with the sources of its facts if ``verbose``."""
+    return note if verbose else _SOURCES.sub("", note)
+
+
+def _proven(one: Proposal) -> list[str]:
+    """The wheels of a cell, and what was asked of them."""
     if one.unasked is not None:
-        return f"not through the resolver: {one.unasked}"
+        return [f"the resolver was not asked: {one.unasked}"]
     size = f", {human_bytes(one.size)}" if one.size is not None else ""
-    wheels = f"the resolver finds {one.wheels} wheels for it{size}"
+    wheels = f"the resolver finds {counted(one.wheels or 0, 'wheel')} for it{size}"
     if one.unproven is not None:
-        return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
+        return [wheels, f"whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"]
     asks = (
         "`rtbuild lock` reads them" if one.cell.base.kind == "rootfs" else "nobody reads those of this base"
     )
-    said = "nothing in their files speaks against it"
-    return f"{wheels}, and {said}; the system's packages were not read: {asks}"
+    refused_none = f"{wheels}, and nothing in their files speaks against it"
+    return [refused_none, f"the system's packages were not read: {asks}"]
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .build import SavedImage as SavedImage, hint_for as hint_for
     from .container import ProbeRun as ProbeRun
-    from .doctor import diagnose as diagnose, gpu_checks as gpu_checks, network as network
+    from .doctor import (
+        DoctorCheck as DoctorCheck,
+        diagnose as diagnose,
+        gpu_checks as gpu_checks,
+        network as network,
+    )
     from .engine import Engine as Engine
     from .facts import (
         TOOLKIT_GUIDE as TOOLKIT_GUIDE,

@@ -266,7 +266,11 @@ def _said(command: Sequence[str], problem: str, hint: str) -> str:
 
 
 def _install_command() -> str:
-    return f"sudo {_SCRIPT}" if _SCRIPT.is_file() else "curl -fsSL https://get.docker.com | sudo sh"
+    return (
+        f"sudo {_SCRIPT}   (installs Docker Engine: Debian, Ubuntu)"
+        if _SCRIPT.is_file()
+        else "curl -fsSL https://get.docker.com | sudo sh"
+    )
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
     from .refusals import last_release as last_release
     from .requirements import (
+        TYPED as TYPED,
         Wishes as Wishes,
         from_arguments as from_arguments,
     )

@@ -491,6 +491,7 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
         else:
             found.append(package.requirement)
     if left:
+        left.sort(key=lambda name: _NOT_PYTHON.fullmatch(name) is not None)
         shown = ", ".join(left[:6]) + (f" and {len(left) - 6} more" if len(left) > 6 else "")
         listed = "a list of `conda list --export`, which pip does not read; " * (path.suffix == ".txt")
         notes.append(f"{listed}{shown}: not taken over")

@@ -160,6 +160,8 @@ def from_pyproject(path: Path) -> Wishes:
     for name in _texts(dynamic.get("file")):
         files_beside(path)(name, f"{path}, tool.setuptools.dynamic", found)
     _uv(uv, path, found)
+    if "pixi" in tool:  # its manifest may stand here: https://pixi.prefix.dev/latest/python/pyproject_toml/
+        _pixi(_table(tool, "pixi", path), path, found)
     for source in (*_tables(poetry.get("source")), *_tables(_table(tool, "pdm", path).get("source"))):
         _source(source, path, found)
     extras = _table(project, "optional-dependencies", path)
@@ -428,6 +430,14 @@ def from_pixi(path: Path) -> Wishes:
     wheels, PyPI's beside them. Those of a feature become a note. Raises UsageError and CellError.
     """
     document, found = _toml(path, read_text(path)), Wishes()
+    _pixi(document, path, found)
+    if not found.wishes:
+        raise UsageError(f"{path} names no packages", hint="they stand under [dependencies]")
+    return found
+
+
+def _pixi(document: dict[str, Any], path: Path, found: Wishes) -> None:
+    """Add what a manifest of pixi's names for all environments."""
     conda = dict[str, CondaPackage]()
     linux = _table(_table(document, "target", path), "linux-64", path)
     for table in (document, linux):
@@ -445,12 +455,26 @@ def from_pixi(path: Path) -> Wishes:
             conda[package.name] = package
         for name, value in _table(table, "pypi-dependencies", path).items():
             _poetry(name, value, f"{path}, pypi-dependencies", found)
-    for name in _table(document, "feature", path):
-        found.note(str(path), f"[feature.{quoted(name)}]", "not taken over: name its packages beside")
+    features = [
+        f"[feature.{quoted(name)}]{_frameworks_of(table)}"
+        for name, table in _table(document, "feature", path).items()
+    ]
+    if features:
+        way = "an environment has some of them: name its packages beside"
+        found.notes.append(f"{path}: {', '.join(features)}: not taken over: {way}")
     add_conda_packages(conda, path, found)
-    if not found.wishes:
-        raise UsageError(f"{path} names no packages", hint="they stand under [dependencies]")
-    return found
+
+
+def _frameworks_of(feature: Any) -> str:
+    """`` (pytorch 2.3.0)``: the frameworks of a feature of pixi's, with their versions."""
+    told = []
+    for key in ("dependencies", "pypi-dependencies"):
+        listed = feature.get(key) if isinstance(feature, dict) else None
+        for name, value in listed.items() if isinstance(listed, dict) else ():
+            version = value.get("version") if isinstance(value, dict) else value
+            if load().is_framework(canonical(name)) or canonical(name) == "pytorch":
+                told.append(quoted(f"{name} {version}" if isinstance(version, str) else name))
+    return f" ({', '.join(told)})" if told else ""
 
 
 # -- locks of uv, Poetry and PDM

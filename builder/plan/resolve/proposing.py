@@ -443,12 +443,23 @@ def _standing(
         reasons = [line for text in [*refused][:3] for line in text.splitlines()[:8]]
         if any(text.startswith(BROKEN_SET) for text in refused):
             raise _BrokenSetError(
-                "\n  ".join(("the rules let it pass, and the files of the wheels do not:", *reasons)),
+                "\n  ".join(
+                    (
+                        "nothing is possible: by the files of their wheels the packages do not go together:",
+                        *reasons,
+                    )
+                ),
                 reasons=reasons,
-                hint="pin another release of one of the two",
+                hint="type the remedy that a line names, or what it says nothing brings, beside the others; "
+                "else pin another release of one of the two",
             )
         raise NothingPossibleError(
-            "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
+            "\n  ".join(
+                (
+                    "nothing is possible: the resolver finds no set of wheels for what fits card and driver:",
+                    *reasons,
+                )
+            ),
             reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
@@ -678,8 +689,9 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         others = tuple(wish for wish in demand.companions if wish not in alone)
         return replace(demand, frameworks=alone, companions=others)
     if not found:
+        brings = "brings" if _file_of(demand) or len(demand.companions) == 1 else "bring"
         raise UsageError(
-            f"{_file_of(demand) or names} brings no framework that is on record",
+            f"{_file_of(demand) or names} {brings} no framework that is on record",
             hint=f"name the one that they need, as in {_with_torch(demand)}: "
             f"{', '.join(sorted(load().frameworks))}; {_NO_PACKAGE}",
         )

@@ -112,9 +112,13 @@ _WHEEL = re.compile(
 """The address of a wheel, whose file name tells its version."""
 
 
+TYPED = "as typed"
+"""The place of a requirement that is an argument."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NamedRequirement:
-    """One requirement, and where it stands: ``requirements.txt:3``, or ``the command line``."""
+    """One requirement, and where it stands: ``requirements.txt:3``, or :data:`TYPED`."""
 
     parsed: Requirement
     place: str
@@ -317,7 +321,7 @@ class Wishes:
         for wish in self.wishes:
             before = latest.pop(wish.name, None)
             if before is not None and str(before) != str(wish):
-                notes.append(f"{before.place}: {before}: replaced by {wish} in {wish.place}")
+                notes.append(f"{before.place}: {before}: replaced by {wish} ({wish.place})")
             latest[wish.name] = wish
         return replace(self, wishes=list(latest.values()), notes=notes)
 
@@ -359,10 +363,10 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
     found, before = Wishes(), "torch"
     for text in texts:
         if _VERSION.fullmatch(text):
-            said = f"the command line: {quoted(text)} is a version, and no package"
+            said = f"{TYPED}: {quoted(text)} is a version, and no package"
             raise UsageError(said, hint=f"did you mean {before}=={text}?")
         if _FILES.fullmatch(text):
-            said = f"the command line: {quoted(text)} is the name of a file, and no package"
+            said = f"{TYPED}: {quoted(text)} is the name of a file, and no package"
             path = shlex.quote(quoted(text))
             matrix = f"; a matrix is judged by `rtbuild check {path}`" * text.endswith((".yml", ".yaml"))
             raise UsageError(said, hint=f"`rtbuild resolve -r {path}` reads it{matrix}")
@@ -372,13 +376,13 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
             way = f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads the files of its project"
             raise UsageError(f"{quoted(text)!r} is a folder", hint=way + package)
         if "." in text and not known and _is_file(Path(text)):
-            said = f"the command line: {quoted(text)} is the name of a file, and no package"
+            said = f"{TYPED}: {quoted(text)} is the name of a file, and no package"
             raise UsageError(said, hint=f"`rtbuild resolve -r {shlex.quote(quoted(text))}` reads it as text")
         if re.match(r"[A-Za-z0-9][\w.-]*/[^@\s]*$", text):
-            said = f"the command line: {quoted(text)} is a path, an image or a repository, and no package"
+            said = f"{TYPED}: {quoted(text)} is a path, an image or a repository, and no package"
             raise UsageError(said, hint=_AS_IN)
         before = text
-        found.add(text, "the command line")
+        found.add(text, TYPED)
     return found
 
 

@@ -164,11 +164,13 @@ def _facts(report):
 def render_diagnosis(document):
     """The page for what texts told; every fact in it is in the document, too."""
     causes, equal = document["causes"], document["equal"]
+    if document["compared"]:
+        return "\n".join(_what_differs(document["compared"]) + ["", _NOT_SENT]) + "\n"
     if document["program"]:
         said = "the program itself is at fault."
         said = "this is none of NVIDIA's software." if document["program"]["elsewhere"] else said
         lines = ["No cause in the environment: " + said]
-        lines += _proof(dict(document["program"], because=[]))
+        lines += sum(_proof(dict(document["program"], because=[])), [])
     elif document["read"]["nothing"] and document["cause"] is None:
         lines = [wrapped("Nothing was read: %s." % "; ".join(document["read"]["notes"]), "")]
     elif document["cause"] is None:
@@ -178,13 +180,17 @@ def render_diagnosis(document):
     else:
         lines = ["%(cause)s: %(title)s" % causes[0]]
     proofs = [_proof(row) for row in causes]
-    common = proofs[0] if len(proofs) > 1 and proofs.count(proofs[0]) == len(proofs) else []
-    lines += common
+    common = len(proofs) > 1 and proofs.count(proofs[0]) == len(proofs)
+    lines += sum(proofs[0], []) if common else []
+    look = document["look"]
+    if look:  # with one cause its commands come first
+        told = ["", "One look decides:" if causes else "What to do now:"]
+        look = told + ["  $ " + look["command"], wrapped(look["decides"], "    ")]
+    lines += look if look and (equal or not causes) else []
     for row, proof in zip(causes, proofs):
-        lines += [""] + _one_cause(row, bool(equal), [] if common else proof)
-    if document["look"]:
-        lines += ["", "One look decides:" if causes else "What to do now:"]
-        lines += ["  $ " + document["look"]["command"], wrapped(document["look"]["decides"], "    ")]
+        lines += [""] * bool(equal or row["rank"] > 0)
+        lines += _one_cause(row, bool(equal), ([], []) if common else proof)
+    lines += look if look and causes and not equal else []
     if document["harmless"]:
         lines += ["", "Lines that mean nothing:"]
     for row in document["harmless"]:
@@ -192,26 +198,60 @@ def render_diagnosis(document):
     return "\n".join(lines + [""] + _what_was_read(document["read"])) + "\n"
 
 
+def _what_differs(compared):
+    """Lines on what differs between lists of packages."""
+    lists, rows = compared["lists"], compared["rows"]
+    lines = ["%s: %s" % (" -> ".join(lists), "what differs for the GPU:" if rows else "alike for the GPU.")]
+    for row in rows:
+        told = [value or "not told" for value in row["values"]]
+        lines.append(
+            "  %-18s %s%s" % (row["what"], " -> ".join(told), "  (%(note)s)" % row if row["note"] else "")
+        )
+    others, more = compared["others"][:_OTHERS], len(compared["others"]) - _OTHERS
+    others += ["and %d more, which --json names" % more] if more > 0 else []
+    if others:
+        lines.append(wrapped("others that differ: %s" % ", ".join(others)))
+    lines.append("  %d packages are alike" % compared["alike"])
+    for row in compared["faults"]:
+        lines += ["", wrapped("%(list)s has a fault of its own, %(cause)s: %(title)s" % row, "")]
+        lines += [wrapped(text) for text in row["because"] + [row["says"]] if text]
+    return lines
+
+
+_OTHERS = 8
+"""Packages beside those of the GPU that are named."""
+
+
 def _proof(row):
-    """The line that proves a cause, and the meaning of it."""
-    lines = ["  %(source)s, line %(line)s:" % row["line"], "    | %(text).240s" % row["line"]]
-    return lines + [wrapped(text) for text in [row["says"]] + row["because"] if text]
+    """The meaning of the line that proves a cause, what decided first, and the line."""
+    said = [wrapped(text) for text in row["because"] + [row["says"]] if text]
+    return said, ["  Read in %(source)s, line %(line)s:" % row["line"], "    | %(text).240s" % row["line"]]
 
 
 def _one_cause(row, equal, proof):
+    said, line = proof
     lines = ["%(cause)s (%(how)s)" % row, wrapped(row["title"])] if equal or row["rank"] > 0 else []
-    lines += proof
+    lines += said
     if row["verdict"] == "host" and not equal:
-        lines.append(
-            "  At fault: the machine (driver, devices, or how the container is started), not the image."
-        )
+        where = next((place for start, place in _PLACES if row["cause"].startswith(start)), "its set-up")
+        lines.append(wrapped("It lies in this machine, in %s, and in no image or package." % where))
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
     lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
-    return lines + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])
+    return lines + line + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])
+
+
+_PLACES = (
+    ("driver-", "its driver"),
+    ("fabric-", "the service of its switches"),
+    ("device-", "how its cards reach the program"),
+    ("container-", "how its cards reach the container"),
+    ("toolkit-", "how its cards reach the container"),
+)
+"""(start of a cause's name, the part of a machine that it is about)"""
 
 
 def _what_was_read(read):
@@ -226,8 +266,10 @@ def _what_was_read(read):
     if len(lines) == 1:
         lines.append("  neither card, driver nor versions are named in it")
     lines += [wrapped("note: " + note) for note in read["notes"]]
-    lines.append("Nothing was sent anywhere, and nothing out of the text was run.")
-    return lines
+    return lines + [_NOT_SENT]
+
+
+_NOT_SENT = "Nothing was sent anywhere, and nothing out of the text was run."
 
 
 # -- in a notebook: ``%load_ext cudnn_verify``, then ``%cudnn_verify``, which runs beside the kernel

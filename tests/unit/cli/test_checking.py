@@ -13,8 +13,11 @@ import rtbuild_command
 from rtbuild_command import called
 
 from builder.cli import options
+from builder.cli.commands import dispatch
 from builder.cli.commands.check import check, explain
+from builder.cli.commands.dispatch import doctor
 from builder.core.errors import CellError, UsageError
+from builder.image.engine.doctor import DoctorCheck
 from builder.pipeline.events import CellRun
 from builder.pipeline.run_context import Locks, RunContext, Stores
 from builder.pipeline.stages import check_cell
@@ -77,22 +80,22 @@ def test_check_writes_its_answers_as_junit(tmp_path, monkeypatch, capsys) -> Non
 
 
 def test_check_says_where_nobody_asked_whether_the_packages_load(matrix: Matrix, capsys) -> None:
-    assert called(check, [matrix.path], driver="590") == 0
+    assert called(check, [matrix.path], driver=["590"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     unasked = "whether all packages load and import was not asked: no lock names their wheels"
     assert f"in 1 cell: {unasked}; next: `rtbuild lock`" in shown
-    assert called(explain, matrix.cells[0].id, [matrix.path], driver="590") == 0
+    assert called(explain, matrix.cells[0].id, [matrix.path], driver=["590"]) == 0
     assert unasked in capsys.readouterr().out
-    assert called(check, [matrix.path], driver="590", json_=True) == 0
+    assert called(check, [matrix.path], driver=["590"], json_=True) == 0
     (row,) = json.loads(capsys.readouterr().out)["cells"]
     assert row["files_read"] is False
     assert row["files_unread"].startswith("no lock names")
-    assert called(check, [matrix.path], driver="450") == 1
+    assert called(check, [matrix.path], driver=["450"]) == 1
     assert unasked not in capsys.readouterr().out, "what is refused needs no proof"
 
 
 def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:
-    options = {"driver": "590", "json_": True}
+    options = {"driver": ["590"], "json_": True}
     assert called(check, [matrix.path], **options) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["cells"][0]["answer"] == "possible"
@@ -154,6 +157,18 @@ def test_a_driver_that_is_none_is_named_with_what_one_is_like(text: str, said: s
     assert "535.104.05" in (caught.value.hint or "")
     for good in (None, "535", "535.104.05", "590.44"):
         assert options.driver(good) == good
+
+
+def test_of_several_drivers_each_is_asked_and_a_finding_of_one_names_it(matrix: Matrix, capsys) -> None:
+    assert called(check, [matrix.path], driver=["450", "590"], json_=True) == 1
+    (row,) = json.loads(capsys.readouterr().out)["cells"]
+    refused = [f["message"] for f in row["findings"] if f["outcome"] == "impossible"]
+    assert refused
+    assert all("driver 450" in text for text in refused)
+    assert called(check, [matrix.path], driver=["590,580"], json_=True) == 0
+    assert options.drivers(["590", "470, 535.54.3"]) == ["470", "535.54.3", "590"]
+    with pytest.raises(UsageError, match="no driver version"):
+        called(check, [matrix.path], driver=["590", "new"])
 
 
 def test_a_card_that_nobody_knows_is_named_with_its_neighbours() -> None:
@@ -240,3 +255,28 @@ def test_the_repositorys_own_matrices_can_be_written_together(capsys: pytest.Cap
     assert sorted(cell.id for cell in written) == sorted({cell.id for cell in every})
     told = capsys.readouterr().err.splitlines()
     assert len(told) == len(every) - len(written)
+
+
+def test_doctor_begins_with_what_the_machine_is_ready_for(monkeypatch, capsys) -> None:
+    def seen(**outcomes: str) -> list[DoctorCheck]:
+        found = {"engine": "passed", "uv": "passed", "GPU": "passed"} | outcomes
+        return [DoctorCheck(name, one, "x", required=name == "engine") for name, one in found.items()]
+
+    monkeypatch.setattr(dispatch.Engine, "connect", lambda **_: object())
+    checks = seen()
+    monkeypatch.setattr(dispatch, "diagnose", lambda *_, **__: checks)
+    assert called(doctor, json_=True) == 0
+    assert json.loads(capsys.readouterr().out)["ready_for"] == {"plan": True, "build": True, "verify": True}
+    checks[:] = seen(engine="failed", GPU="not_run")
+    assert called(doctor, json_=True) == 5
+    ready = json.loads(capsys.readouterr().out)["ready_for"]
+    assert ready == {"plan": True, "build": False, "verify": False}
+    assert called(doctor) == 5
+    plan, build, tried, *_ = capsys.readouterr().out.splitlines()
+    assert plan.startswith("✓ ready to plan (resolve, check, diagnose")
+    assert "not ready to build" in build
+    assert "--engine none" in build
+    assert "it lacks engine and GPU" in tried
+    checks[:] = seen(GPU="failed")
+    assert called(doctor) == 0
+    assert "it lacks GPU" in capsys.readouterr().out

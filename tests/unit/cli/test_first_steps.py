@@ -364,7 +364,8 @@ def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
 
 def test_where_the_system_brings_cuda_pip_has_a_line_that_says_so(tmp_path: Path) -> None:
     done = inside(tmp_path, "resolve", "paddlepaddle-gpu", "--gpu", "T4", "--offline", "--limit", "1")
-    line, where, _ = done.stderr.splitlines()[-3:]
-    assert ": pip install paddlepaddle-gpu==" in line
+    lines = done.stderr.splitlines()
+    number = next(n for n, line in enumerate(lines) if ": pip install paddlepaddle-gpu==" in line)
+    where = lines[number + 1]
     assert "where the system has CUDA and cuDNN, as nvidia/cuda:" in where
     assert "PaddlePaddle from 2.6.3 on, which lies on an index of its maker's, https://" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from foreign_input import typed
@@ -101,7 +102,7 @@ def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **o
             command.resolve,
             list(requirements),
             gpu=list(gpus),
-            driver=driver,
+            driver=[driver] if isinstance(driver, str) else driver,
             conda_=options.pop("conda", None),
             offline=index is None,
             json_=options.pop("json", False),
@@ -111,7 +112,7 @@ def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **o
 
 def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path) -> None:
     index = Offered(torch=[wheel("2.8.0"), wheel("2.7.1")])
-    assert resolve("torch", index=index, name="mine", limit=2) == 0
+    assert resolve("torch", index=index, name="mine", limit=2, verbose=1) == 0
     shown = capsys.readouterr()
     path = tmp_path / "mine.yaml"
     path.write_text(shown.out)
@@ -150,7 +151,7 @@ def test_a_card_that_is_built_together_with_an_arm_processor_gets_an_arm_cell(ca
     shown = capsys.readouterr()
     (tmp_path / "arm.yaml").write_text(shown.out)
     assert [cell.platform for cell in load(tmp_path / "arm.yaml").cells] == ["linux/arm64"]
-    assert "rootfs:debian/bookworm, linux/arm64: possible; the resolver finds 1 wheels" in shown.err
+    assert "rootfs:debian/bookworm, linux/arm64: possible; the resolver finds 1 wheel for" in shown.err
 
 
 def test_a_yanked_release_a_candidate_and_other_systems_are_not_there() -> None:
@@ -220,11 +221,11 @@ def test_a_variants_index_that_does_not_answer_is_said_with_the_proposal(capsys)
     index = Offered(torch=[wheel("2.8.0")])
     assert resolve("torch==2.9.1+cu126", index=index) == 0
     assert (
-        "not through the resolver: package index https://download.pytorch.org/whl/cu126"
+        "the resolver was not asked: package index https://download.pytorch.org/whl/cu126"
         in capsys.readouterr().err
     )
     assert resolve("torch==2.9.1+cu126", index=Offered({"cu126": [wheel("2.9.1+cu126")]}, torch=[])) == 0
-    assert "the resolver finds 1 wheels for it" in capsys.readouterr().err
+    assert "the resolver finds 1 wheel for it" in capsys.readouterr().err
 
 
 def test_a_variant_on_the_users_own_index_needs_no_other(capsys) -> None:
@@ -264,18 +265,59 @@ def test_without_a_wheel_only_releases_on_record_are_spoken_of() -> None:
     assert "no release of JAX on record, which are from 0.4." in str(refused.value)
 
 
-def test_what_to_type_next_comes_last_and_what_pip_alone_installs(capsys, tmp_path) -> None:
+def said(capsys) -> list[str]:
+    """The lines on stderr, without those of the steps."""
+    return [line for line in capsys.readouterr().err.splitlines() if "  check: " not in line]
+
+
+def test_the_answer_comes_first_with_its_line_for_pip_and_what_to_type_next_last(capsys, tmp_path) -> None:
     assert resolve("torch", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
-    *_, by_pip, following = capsys.readouterr().err.splitlines()
+    answer, by_pip, *_, following = said(capsys)
     index = "https://download.pytorch.org/whl/cu126"
+    assert answer.startswith("possible: torch==2.14.1+cu126 on Python 3.13 with CUDA 12.6, for RTX")
+    assert answer.endswith(
+        "for RTX3090, driver 535; the resolver was not asked: the index was not asked (--offline)"
+    )
     assert by_pip.endswith(f"pip install torch==2.14.1+cu126 --extra-index-url {index}")
+    assert "on Python 3.13 and a system with glibc 2.28 or later: " in by_pip
     assert following == "next: with `-o matrices/torch.yaml`, rtbuild build matrices/torch.yaml"
     path = tmp_path / "x.yaml"
+    assert resolve("torch", "tqdm", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
+    assert said(capsys)[2] == "    which of these have a wheel was not asked; pip compiles the others"
     assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image
-    said = capsys.readouterr().err
-    assert said.splitlines()[-1] == f"{path} is written; next: rtbuild build {path}"
-    assert "pip install tensorflow==2.4.4" in said
-    assert "where the system has CUDA and cuDNN, as nvidia/cuda:11.0.3" in said
+    answer, by_pip, where, *_, following = said(capsys)
+    assert answer.startswith(
+        "possible, with a reservation: tensorflow==2.4.4, protobuf<3.21, numpy<2 on Python 3.8 with CUDA 11.0"
+    )
+    assert "on Python 3.8: pip install tensorflow==2.4.4" in by_pip
+    assert "where the system has CUDA and cuDNN, as nvidia/cuda:11.0.3" in where
+    assert following == f"{path} is written; next: rtbuild build {path}"
+
+
+def test_of_several_drivers_the_oldest_decides_and_each_is_asked(capsys) -> None:
+    assert resolve("torch", index=None, gpus=("RTX3090",), driver=["580.65.06", "535"], limit=1) == 0
+    answer, *_ = said(capsys)
+    assert answer.startswith("possible: torch==2.14.1+cu126 ")
+    assert "for RTX3090, driver 535 and 580.65.06" in answer
+    with pytest.raises(NothingPossibleError, match=r"with driver 590: .*V100") as refused:
+        resolve("torch", index=None, gpus=("V100",), driver=["535,590"], limit=1)
+    assert "each driver by itself" in str(refused.value.hint)
+    with pytest.raises(UsageError, match=r"--driver 12\.4 is a CUDA version"):
+        resolve("torch", index=None, gpus=("T4",), driver=["535", "12.4"])
+
+
+def test_what_several_cells_have_in_common_is_said_once_and_all_of_it_with_verbose(capsys) -> None:
+    index = Offered(torch=[wheel("2.8.0"), wheel("2.7.1"), wheel("2.7.0")])
+    assert resolve("torch", index=index, limit=4) == 0
+    brief = said(capsys)
+    rows = [line for line in brief if re.match(r"\d\. ", line)]
+    assert len(rows) == 4
+    unread = "whether they load and import was not asked"
+    assert [unread in line for line in rows].count(True) < 3
+    assert ": possible; as " in rows[-1]
+    assert not any("versions from the index" in line or "[table: " in line for line in brief)
+    assert resolve("torch", index=index, limit=4, verbose=1) == 0
+    assert [unread in line for line in said(capsys)].count(True) == 4
 
 
 def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
@@ -296,7 +338,10 @@ def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) ->
     assert resolve("torch", "torchvision", index=index, limit=1) == 0
     shown = capsys.readouterr()
     # 2.8.0 goes with torchvision 0.23.0, which this index lacks
-    assert "torch==2.7.1, Python 3.11, rootfs:debian/bookworm: possible; the resolver finds 2" in shown.err
+    shown_first = (
+        "torch==2.7.1, torchvision==0.22.1, Python 3.11, rootfs:debian/bookworm: possible; the resolver"
+    )
+    assert f"{shown_first} finds 2" in shown.err
     assert 'pip: ["torchvision==0.22.1"]' in shown.out
     with pytest.raises(CellError, match=r"torchvision==0\.23\.0 has no wheel"):
         resolve("torch", "torchvision==0.23.0", index=index)
@@ -313,7 +358,7 @@ def test_the_line_for_pip_says_where_the_loader_has_to_look(text: str, *, told: 
 def test_a_cell_that_needs_cuda_compat_of_its_base_has_no_line_for_pip(capsys) -> None:
     assert resolve("jax[cuda12]==0.4.30", index=None, gpus=("A100",), driver="470.256.02", limit=1) == 0
     shown = capsys.readouterr()
-    assert "cuda-compat" in shown.err
+    assert "no line for pip alone: on this driver it takes the cuda-compat of the image" in shown.err
     assert "by pip alone" not in shown.err
 
 
@@ -357,7 +402,7 @@ def test_what_a_package_brings_is_resolved_with_it(capsys) -> None:
             return self
 
     index = Bringing(torch=[wheel("2.8.0"), wheel("2.8.0", "312")], speech=["speech-1.0-py3-none-any.whl"])
-    assert resolve("speech", index=index, limit=1) == 0
+    assert resolve("speech", index=index, limit=1, verbose=1) == 0
     shown = capsys.readouterr()
     assert "torch (brought by speech): versions from the index" in shown.err
     assert 'pip: ["speech"]' in shown.out
@@ -387,7 +432,7 @@ def test_another_projects_package_is_not_proposed_for_a_framework(typed_name: st
         ("tf", "tensorflow in place of tf"),
         ("onnx-runtime", "onnxruntime-gpu in place of onnx-runtime"),
         ("dali", "nvidia-dali-cuda120 in place of dali"),
-        ("pytorch", "without pytorch (the command line)"),
+        ("pytorch", "without pytorch (as typed)"),
         ("opencv", "opencv-python in place of opencv"),
     ],
 )
@@ -426,7 +471,7 @@ def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told(
     with pytest.raises(NothingPossibleError) as caught:
         resolve("torch", "modern", index=index, gpus=("GTX1650",), driver="470")
     *_, left_out, whole = caught.value.message.splitlines()
-    assert left_out.startswith("  without modern (the command line)")
+    assert left_out.startswith("  without modern (as typed)")
     assert whole.startswith("with another driver all of it: torch==2.8.0 on Python 3.13")
     assert "the machine needs driver 525" in whole
     with pytest.raises(NothingPossibleError) as caught:
@@ -439,13 +484,11 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)
     lines = caught.value.message.splitlines()
-    assert lines[0].endswith(
-        "tensorflow==2.18.0 (the command line) and torch==2.3.1 (the command line) clash"
-    )
+    assert lines[0].endswith("tensorflow==2.18.0 (as typed) and torch==2.3.1 (as typed) clash")
     assert "give up one of them:" in lines
     assert sum("another version in place of" in line for line in lines) == 1
     assert sum("tensorflow==2.17.1" in line for line in lines) == 1  # what would do, and no second time
-    with pytest.raises(CellError, match=r"jax==0.12.\* \(the command line\) and Python 3.9 clash"):
+    with pytest.raises(CellError, match=r"jax==0.12.\* \(as typed\) and Python 3.9 clash"):
         resolve("jax==0.12.*", "torch", index=None, python="3.9")
     with pytest.raises(CellError, match=r"--driver 440\.33 clash"):
         resolve("torch==2.9.*", index=None, driver="440.33")
@@ -467,9 +510,9 @@ def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) 
         assert of((), None) == own
         assert of((), None, "linux/amd64").platform == "linux/amd64"
     assert of(("T4",), None).platform is None  # another machine, whose processor nobody said
-    for options, said in (({}, True), ({"driver": "575.57.08"}, False)):
+    for options, said in (({}, True), ({"driver": ["575.57.08"]}, False)):
         assert called(command.resolve, ["torch"], offline=True, **options) == 0
-        assert ("for this machine: sm_89, driver 575.57.08" in capsys.readouterr().err) is said
+        assert ("for sm_89, driver 575.57.08, of this machine" in capsys.readouterr().err) is said
     assert of(["Tesla T4", "8.6"], None).gpus == ("T4", "sm_86")
     with pytest.raises(UsageError, match="--platform arm64 is none that rtbuild knows"):
         of((), "535", "arm64")
@@ -506,7 +549,7 @@ def test_a_package_that_needs_no_framework_stands_in_its_place(capsys) -> None:
 
 
 def test_a_name_without_a_wheel_is_refused_with_the_one_that_has_them() -> None:
-    with pytest.raises(CellError, match=r"cudf>=25 \(the command line\) has no wheel") as caught:
+    with pytest.raises(CellError, match=r"cudf>=25 \(as typed\) has no wheel") as caught:
         resolve("cudf>=25", index=None, gpus=("T4",), driver="535")
     assert "cudf-cu12>=25 in place of cudf>=25" in caught.value.message
 
@@ -524,7 +567,7 @@ def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monk
         assert all(reason in shown.err for reason in document["reasons"])
         assert document["reasons"]
         (way,) = document["instead"]
-        assert way["given_up"] == [f"{text} (the command line)"]
+        assert way["given_up"] == [f"{text} (as typed)"]
         assert resolve(*way["cell"]["frameworks"], index=None, gpus=("T4",), driver="535", json=True) == 0
         assert json.loads(capsys.readouterr().out)["answer"] == "possible"
 
@@ -563,7 +606,7 @@ def test_a_computer_that_is_named_for_its_card_gets_arm_cells(capsys) -> None:
 
 def test_a_matrix_goes_into_a_file(tmp_path, capsys) -> None:
     path = tmp_path / "new" / "My torch.yaml"
-    options = {"gpu": ["T4"], "driver": "590", "offline": True, "output": path}
+    options = {"gpu": ["T4"], "driver": ["590"], "offline": True, "output": path}
     assert called(command.resolve, ["torch"], **options) == 0
     said = capsys.readouterr()
     assert said.out == ""
@@ -601,7 +644,7 @@ def test_all_typed_faults_are_told_at_once_and_hints_keep_the_options(tmp_path) 
     dockerfile = tmp_path / "Dockerfile"
     dockerfile.write_text("FROM nvcr.io/nvidia/tensorflow:23.10-tf2-py3\n")
     with pytest.raises(UsageError) as several:
-        called(command.resolve, ["torch"], gpu=["RTX 3009", "T44"], driver="abc", offline=True)
+        called(command.resolve, ["torch"], gpu=["RTX 3009", "T44"], driver=["abc"], offline=True)
     assert several.value.message.startswith("several values are wrong:")
     for said in (
         "--driver abc is no driver",
@@ -611,7 +654,7 @@ def test_all_typed_faults_are_told_at_once_and_hints_keep_the_options(tmp_path) 
     ):
         assert said in several.value.message
     with pytest.raises(UsageError) as one:
-        called(command.resolve, [], requirement_file=[dockerfile], gpu=["T4"], driver="535", offline=True)
+        called(command.resolve, [], requirement_file=[dockerfile], gpu=["T4"], driver=["535"], offline=True)
     assert "23.10 is a month, and no release of TensorFlow" in one.value.message
     assert "`rtbuild resolve tensorflow==VERSION --gpu T4 --driver 535`" in str(one.value.hint)
 
@@ -624,7 +667,8 @@ def test_a_package_whose_build_only_a_lock_reads_rules_no_framework_out(capsys) 
     assert '"torch==2.7.1+cu128"' in shown.out
     assert '"torchvision==0.22.1", "torchcodec==0.5"' in shown.out
     assert "# not known: torchcodec 0.5 is a build with CUDA, whose libraries were not read" in shown.out
-    assert ": unknown; not through the resolver" in shown.err
+    assert "unknown: torch==2.7.1+cu128" in shown.err
+    assert "the resolver was not asked" in shown.err
     assert resolve(*texts, index=None, gpus=("RTX5090",), limit=1, json=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["answer"] == "unknown"  # never a yes

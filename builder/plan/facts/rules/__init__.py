@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         check as check,
         check_candidate as check_candidate,
         cuda_of as cuda_of,
+        glibc_for as glibc_for,
         left_to_lock as left_to_lock,
     )
     from .devices import by_compat as by_compat

@@ -7,7 +7,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, names_of, pinned, release, requirement, short
+from builder.core.versions import canonical, contains, key, names_of, pinned, release, requirement, short
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
 from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, system
 from builder.plan.facts.rules.cell_packages import settled, with_releases
@@ -206,6 +206,13 @@ def cuda_of(cell: Cell) -> str | None:
     found = stack.cuda or next((one.cuda for one in stack.frameworks if one.cuda is not None), None)
     ranged = stack.wheel_cuda is not None and stack.wheel_cuda.ranged and found == stack.wheel_cuda.version
     return short(found.text, 1 if ranged else 2) if found is not None else None
+
+
+def glibc_for(cell: Cell) -> str | None:
+    """The oldest glibc on which a cell's frameworks have wheels by the tables; None if nothing is known."""
+    frameworks = stack_of(cell, Truth()).frameworks
+    needed = [needs.text for one in frameworks if (needs := system.needed_glibc(one, cell.platform))]
+    return max(needed, key=key, default=None)
 
 
 def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tuple[Cell, tuple[Finding, ...]]:

@@ -309,7 +309,11 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             judge = warns if _serves(newer, gpu) else unknown
             yield judge(said, *values, Value(line, span, row.source), Value(other, newer_span, newer.source))
         elif not at_least(row.capability_max, gpu.capability):
-            said = f"{line} serves compute capability {span}; {card} is newer"
+            # a binary runs on later cards of its major version, unless the card is one of Tegra's:
+            # https://docs.nvidia.com/cuda/cuda-programming-guide/ (Binary Compatibility)
+            same = row.capability_max.partition(".")[0] == gpu.capability.partition(".")[0] and not gpu.tegra
+            means = f"it runs the code for {row.capability_max}" if same else "whether it has code for it"
+            said = f"{line} serves compute capability {span}; {card} is newer: {means}, which a run proves"
             yield warns(said, *values, Value(line, span, row.source))
 
 

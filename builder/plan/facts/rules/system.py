@@ -315,7 +315,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
     system that nobody knows that is unknown.
     """
     cell, system = stack.cell, stack.system
-    needed = [(one, needs) for one in stack.frameworks if (needs := _needed_glibc(one, cell.platform))]
+    needed = [(one, needs) for one in stack.frameworks if (needs := needed_glibc(one, cell.platform))]
     if system is None:
         texts = [f"{one.label} needs {needs.text}" for one, needs in needed]
         if not cell.has_own_python(None):
@@ -350,7 +350,8 @@ def _newest_for(framework: CellFramework, cell: Cell, has: str) -> str | None:
     return max(fitting, key=key, default=None)
 
 
-def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
+def needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
+    """The oldest glibc that a framework's wheel takes, as read or by the tables; None if it is not known."""
     what, row, wheel = f"glibc that {framework.title} needs", framework.row, framework.wheel
     if wheel is not None and wheel.tags:
         versions = [v for tag in wheel.tags if (v := glibc_of(tag.rsplit("-", 1)[-1]))]

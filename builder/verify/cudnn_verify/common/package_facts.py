@@ -519,6 +519,19 @@ def _torch_of_library(remedies):
     return remedies.torch_and_companions(release, row["variant"]) if row else None
 
 
+def _dgl_page(remedies):
+    """The address of DGL's page of wheels for the PyTorch and the CUDA that are here; None where it has none:
+    its pages are for PyTorch 2.1 to 2.4 (https://www.dgl.ai/pages/start.html).
+    """
+    if not re.search(r"\bdgl\b", failing_words(remedies), re.IGNORECASE):
+        return None
+    release = numbers(remedies.detail.get("for") or torch_told(remedies)[0])[:2]
+    variant = "cu%d%d" % remedies.cuda_of_build()[:2] if len(remedies.cuda_of_build()) > 1 else None
+    if not (2, 1) <= release <= (2, 4) or variant not in ("cu118", "cu121", "cu124"):
+        return None
+    return "https://data.dgl.ai/wheels/torch-%s/%s/repo.html" % (dotted(release), variant)
+
+
 def _torch_of_toolkit(remedies):
     """A PyTorch of the toolkit's CUDA major version that has code for the card: the release that is here,
     with what is compiled for it, if there is one, else the newest.
@@ -1174,8 +1187,11 @@ def _nvjitlink_floor(remedies):
 
 
 def _package_built(remedies):
-    """The package that pip compiles: as the message names it, else the one of the line that asked for it."""
-    return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
+    """The package that pip compiles: as the message names it, else the one of the line that asked for it,
+    else the one that pip took up last.
+    """
+    asked = remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
+    return asked or getattr(remedies.here, "collected", None)
 
 
 _LAST_MINORS = {11: "11.8", 12: "12.9", 13: "13.0"}
@@ -1389,6 +1405,7 @@ PACKAGE_FACTS = {
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", failing_words(r)) is not None,
     "torch-for-driver": _torch_for_driver,
     "kernels-of-sglang": _kernels_of_sglang,
+    "dgl-page": _dgl_page,
     "vllm-here": _vllm,
     "vllm-of-torch": _vllm_of_torch,
     "other-nixl": lambda r: {13: "nixl-cu12", 12: "nixl-cu13"}.get(r.library_major(_asked_library(r))),

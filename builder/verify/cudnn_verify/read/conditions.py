@@ -96,7 +96,10 @@ def _cuda_other(facts, detail):
     if not major or len(facts.cuda_majors) != 1 or major in facts.cuda_majors:
         return None
     here = (detail["library"], major, next(iter(facts.cuda_majors)))
-    return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
+    told, floor = "%s is of CUDA %d, and the packages here are built for CUDA %d" % here, driver_floor(major)
+    if numbers(facts.driver) and numbers(facts.driver) < floor:
+        told += "; driver %s is too old for CUDA %d besides" % (facts.driver, major)
+    return told
 
 
 def _cuda_named_other(facts, detail):

@@ -15,7 +15,7 @@ from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
-from .reading import redact, unwrapped
+from .reading import TYPED_WORD, TextReading, redact, respelt, unwrapped
 from .signatures import (
     FEWEST,
     Words,
@@ -25,7 +25,7 @@ from .signatures import (
     read_next_checks,
     read_signatures,
 )
-from .text_facts import TextFacts, printed_by, text_words
+from .text_facts import TextFacts, compared, listed_packages, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {
@@ -47,6 +47,8 @@ _PROGRAM_TEXT = re.compile(
 _FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
 _SHORT, _END = 600, 400
 """Lines of a text that is compared with the classes of messages, and of a longer one's end."""
+_TYPED = 60
+"""Lines of a text that somebody may have typed."""
 _AGAIN = 40
 """Places of one signature that no other one gets: programs log a line again and again."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
@@ -113,6 +115,10 @@ def _hit(signature, match, lines, index, facts):
 
 def diagnose(reading):
     """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
+    lists, rest = _lists_of(reading)
+    others = TextFacts(rest) if len(lists) > 1 else None
+    if others and not others.fails:
+        return _comparison(reading, others, lists)
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
     facts.empty, facts.written = reading.empty, reading.written
@@ -134,6 +140,10 @@ def diagnose(reading):
             or find_class(reading.lines, facts)
             or (find_class(whole, facts) if broken else [])
         )
+    unknown = {cause for finding in findings for cause in finding.causes} <= {"system-library-missing"}
+    if unknown and len(reading.lines) <= _TYPED and not harmless:  # none, or a library of unknown name
+        typed = _find_mistyped(reading.lines, facts, "lib" * bool(findings))
+        findings = typed if any(hit.causes for hit in typed) or not findings else findings
     findings = _apart_first(_facts_first(findings, told), find_facts(reading.lines, facts, "apart"))
     findings = _without_consequences([_against(finding, facts) for finding in findings])
     report = reading.reports[-1] if reading.reports else None
@@ -171,8 +181,38 @@ def diagnose(reading):
             "elsewhere": program is elsewhere,
         },
         "harmless": harmless,
+        "compared": None,
         "look": None if program else _look_for(equal if not decided else [], causes, facts, silent, absent),
     }
+
+
+def _lists_of(reading):
+    """({source: its lines} of the texts that are lists of packages and nothing else, the other lines);
+    the cells of a notebook are one text.
+    """
+    texts = {}
+    for line in reading.lines:
+        texts.setdefault(line.source.partition(", cell ")[0], []).append(line)
+    lists = {name: lines for name, lines in texts.items() if listed_packages(line.text for line in lines)}
+    return lists, [line for name, lines in texts.items() if name not in lists for line in lines]
+
+
+def _comparison(reading, facts, lists):
+    """The answer for several lists of packages, which are as many machines, or one machine at several times:
+    what differs, and the fault that the packages of one show together.
+    """
+    packages = [listed_packages(line.text for line in lines) for lines in lists.values()]
+    document = diagnose(TextReading())
+    document["read"].update(sources=reading.sources, notes=reading.notes, nothing=False)
+    document["read"].update(driver=facts.driver, cards=facts.cards, capability=facts.capability)
+    document["compared"] = dict(compared(packages, facts.driver), lists=list(lists), faults=[])
+    for name, lines in lists.items():
+        alone = TextReading()
+        alone.lines, alone.empty = lines, False
+        keys = ("cause", "title", "because", "says")
+        found = diagnose(alone)["causes"][:1]
+        document["compared"]["faults"] += [dict({key: row[key] for key in keys}, list=name) for row in found]
+    return dict(document, look=None)
 
 
 def _module_of(finding):
@@ -255,6 +295,29 @@ def find_class(lines, facts):
     rows = [row for row in read_signatures() if row.kind == "class"]
     hits = _hits(lines, rows, facts)
     return list(islice((hit for hit in hits if hit.causes or not hit.signature.causes), 1))
+
+
+def _find_mistyped(lines, facts, start):
+    """[SignatureHit] of a text that somebody typed, its words read as those of known messages that differ by
+    one letter, and its hyphenated lines put together: each fits at most. ``start``: of the words alone that
+    start so.
+    """
+    as_typed, spelt, joined = respelt(lines)
+    findings = []
+    for hit in find(spelt, facts)[0]:
+        line = as_typed[hit.line[:2]]
+        words = zip(TYPED_WORD.findall(line.text), TYPED_WORD.findall(hit.line.text))
+        pairs = [
+            pair for pair in words if pair[0].lower() != pair[1] and pair[1] in hit.detail["matched"].lower()
+        ]
+        mended = ["'%s' as '%s'" % pair for pair in pairs]
+        mended += ["two lines as one"] * (line[:2] in joined)
+        mended = [text for text in mended if text[1:].startswith(start)]
+        if mended and hit.causes:
+            told = "likely only, since words were read as if mistyped: " + ", ".join(mended[:4])
+            strength, because = min(hit.strength, FITS), [told] + hit.because
+            findings.append(hit._replace(line=line, strength=strength, because=because))
+    return findings
 
 
 def _is_in(signature, text):
@@ -344,8 +407,12 @@ def _without_consequences(findings):
     return [f._replace(strength=WRAPPER) if f in later else f for f in findings]
 
 
-def _place(line):
-    return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
+def _place(line, matched=""):
+    """Where a line stands, and its text; of a long one, such as a record of a log, the part that matched."""
+    text = redact(line.text.strip())
+    start = text.find(matched[:40]) - 60 if matched and len(text) > 200 else 0
+    text = "..." + text[start:] if start > 60 else text
+    return {"source": line.source, "line": line.number, "text": text[:300]}
 
 
 def _ranked(findings, facts):
@@ -437,7 +504,13 @@ def _row(cause, finding, facts):
         [] if commands or silent else _no_command(cause, finding, facts, sure)
     )
     return dict(
-        _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, " ".join(words)),
+        _bare_row(
+            cause,
+            _how(cause, finding),
+            _place(finding.line, finding.detail["matched"]),
+            signature.source,
+            " ".join(words),
+        ),
         strength=strength,
         says=finding.says,
         because=_because(cause, finding, facts),

@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from collections import deque, namedtuple
+from functools import lru_cache
 from html import unescape
 
 from ..common.tables import read_patterns
@@ -77,6 +78,9 @@ _PREFIX = re.compile(
 _TYPESET = str.maketrans("\u2018\u2019\u201a\u201c\u201d\u201e", "'''\"\"\"")
 """Quotation marks as word processors and forums set them, and as programs print them."""
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#0?3[49]|#x2[27]);")
+_PROPERTY = re.compile(r"<property\s+name=\"([^\"<]{1,80})\"\s+value=\"([^\"<]{0,200})\"\s*/?>")
+_SKIPPED = re.compile(r"<skipped\b[^<>]*>")
+"""In a report of JUnit's form: a fact of the run, and a test that did not run (docs/junit.xsd)."""
 _BEYOND_ASCII = re.compile("[^\x00-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
@@ -300,11 +304,14 @@ def _joined(value, between=""):
 
 
 def clean(text):
-    """A line without colours, control characters, characters that change the direction of writing and what
-    stands before each line of a quotation or a container's log; the loader's own messages in English.
+    """A line without colours, control characters, characters that change the direction of writing, what
+    stands before each line of a quotation or a container's log, and the tests that a report says were
+    skipped; the loader's own messages in English.
     """
     if not text.isprintable():  # none of these is
         text = _CONTROL.sub("", _ANSI.sub("", text))
+    if "<" in text:
+        text = _SKIPPED.sub("", _PROPERTY.sub(r" \1: \2; ", text))
     if "&" in text:
         text = _ENTITY.sub(lambda found: unescape(found.group(0)), text)
     text = _LISTED.sub("", _PREFIX.sub("", text)).rstrip()
@@ -313,6 +320,42 @@ def clean(text):
         for here, abroad in read_patterns()["abroad"].items():
             text = re.sub(abroad, here, text)
     return text
+
+
+TYPED_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{3,}")
+_ALIKE = {ord("0"): "o", ord("1"): "l"}
+"""Letters by the digits of their shape."""
+
+
+def respelt(lines):
+    """Lines that somebody typed, as ({(source, number): the line}, the lines with each word as a known
+    message has it that differs by one letter, the keys of those that a hyphen divided into two).
+    """
+    whole, joined = [], set()
+    for line in lines:
+        if whole and re.search("[a-z]-$", whole[-1].text) and re.match("[a-z]", line.text):
+            whole[-1] = whole[-1]._replace(text=whole[-1].text[:-1] + line.text)
+            joined.add(whole[-1][:2])
+        else:
+            whole.append(line)
+    spelt = [line._replace(text=TYPED_WORD.sub(_spelt, line.text)) for line in whole]
+    return {line[:2]: line for line in whole}, spelt, joined
+
+
+@lru_cache(maxsize=1)
+def _spellings():
+    """{a word of known messages, or that word without one of its letters: the word}."""
+    words = {word.lower() for row in read_signatures() for word in TYPED_WORD.findall(row.example or "")}
+    shorter = {word[:at] + word[at + 1 :]: word for word in sorted(words) for at in range(len(word))}
+    return dict(shorter, **{word: word for word in words})
+
+
+def _spelt(found):
+    """The word of known messages that a typed one is, or that differs from it by a letter; else the same."""
+    typed, known = found.group(0).lower(), _spellings()
+    plain = typed.translate(_ALIKE)
+    near = [typed, plain] + [plain[:at] + plain[at + 1 :] for at in range(len(plain))]
+    return next((known[word] for word in near if word in known), typed)
 
 
 def redact(text):

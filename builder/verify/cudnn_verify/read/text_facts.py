@@ -9,7 +9,14 @@ from itertools import islice
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical, find_apart
-from ..common.tables import cuda_major_of, read_cards, read_facts, read_frameworks, read_patterns
+from ..common.tables import (
+    cuda_major_of,
+    read_cards,
+    read_facts,
+    read_frameworks,
+    read_patterns,
+    told_names,
+)
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
 from .signatures import Words
 
@@ -251,6 +258,8 @@ class TextFacts(object):
         self.gcc = next(iter(_groups("gcc", text).values()), None)
         """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
+        self.collected = next((found["name"] for found in reversed([*_find_all("collected", text)])), None)
+        """What pip took up last, as it says itself."""
         said = _groups("told_to_work", text).get("pins") or ""
         self.told_to_work = re.findall(r"[\w.-]+==\d[\w.]*", said)
         """Pins that go together, by the text's own words."""
@@ -329,3 +338,76 @@ class TextFacts(object):
         names = "cards capability driver driver_cuda python packages library_path memory_free memory_total"
         found = {name: getattr(self, name) for name in names.split()}
         return dict(found, cudnn=sorted(self.cudnn_here), places=sorted(self.places))
+
+
+# -- lists of packages beside each other
+
+_FEWEST_LISTED = 3
+_PACKAGE_LINE = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,.-]+\])?(?: ?=={0,2} ?|\s+)v?(?P<version>\d[\w.!+]*)(?:[=\s;].*)?$"
+)
+_BETWEEN_PACKAGES = re.compile(r"\s*(?:#.*|--?[\w-].*|[-\s]+|Package\s+Version.*|[\w.-]+ @ \S+)?\\?$")
+"""Lines of `pip freeze`, `pip list`, `conda list`, `conda list --export` and requirements with hashes."""
+_RUNTIME = ("nvidia-cuda-runtime", "cuda-cudart", "cudatoolkit", "cuda-version", "pytorch-cuda")
+_OLDEST, _PART_OF_CUDA = "oldest driver", re.compile("nvidia-|cuda-|lib")
+_WITH_CUDA = re.compile(r"-cu(?:da)?1\d(?=x?$|-)")
+
+
+def listed_packages(texts):
+    """{name: version} of lines that are a list of packages; None for any other text."""
+    rows = [(text, _PACKAGE_LINE.match(text)) for text in texts if text.strip()]
+    if any(not found and not _BETWEEN_PACKAGES.match(text) for text, found in rows):
+        return None
+    packages = {canonical(found.group("name")): found.group("version") for _, found in rows if found}
+    return packages if len(packages) >= _FEWEST_LISTED else None
+
+
+def compared(lists, driver=None):
+    """What differs between lists of packages, {name: version} each, in the order that matters to a GPU:
+    ``rows`` [{what, values, note}] of frameworks, CUDA, the oldest driver for it, cuDNN and packages that are
+    built for one of these; ``others``, names of the rest that differs; ``alike``, the number of those that do
+    not. A value is None where a list tells none. ``driver``: the version that texts name, or None.
+    """
+    told = {alias: row["told"] for row in read_frameworks().values() for alias in row.get("aliases", ())}
+    parts = [_parts_of(packages, told) for packages in lists]
+    first = (
+        told_names() + ["CUDA", _OLDEST, "nvidia-cudnn", "cudnn", "jaxlib"] + sorted(read_facts()["pairs"])
+    )
+    names = sorted({name for row in parts for name in row})
+    differ = [name for name in names if len({row.get(name) for row in parts}) > 1]
+    rows = [
+        {"what": name, "values": [row.get(name) for row in parts], "note": None}
+        for name in dict.fromkeys(first)
+        if name in differ
+    ]
+    for row in rows:
+        if row["what"] == _OLDEST and driver:
+            serves = [value and numbers(driver) >= numbers(value) for value in row["values"]]
+            words = {True: "serves it", False: "is too old", None: "not known"}
+            row["note"] = "driver %s: %s" % (driver, ", ".join(words[one] for one in serves))
+    return {
+        "rows": rows,
+        "others": sorted(
+            (name for name in differ if name not in first),
+            key=lambda name: (bool(_PART_OF_CUDA.match(name)), name),
+        ),
+        "alike": len(names) - len(differ),
+    }
+
+
+def _parts_of(packages, told):
+    """{name, without the CUDA in it: version} of a list, with its CUDA and the oldest driver for that."""
+    parts = {}
+    for name, version in packages.items():
+        parts.setdefault(_WITH_CUDA.sub("", told.get(name, name)), version)
+    builds = [_groups("plus", version).get("major") for version in packages.values()]
+    majors = {cuda_major_of(name, version) for name, version in packages.items()} - {None}
+    majors |= {int(found) for name in packages for found in re.findall(r"-cu(?:da)?(1\d)(?=x?$|-)", name)}
+    majors = majors or {int(major) for major in builds if major}
+    runtime = next((parts[name] for name in _RUNTIME if name in parts), None)
+    majors = {numbers(runtime)[0]} if runtime else majors
+    parts["CUDA"] = (
+        ".".join(runtime.split(".")[:2]) if runtime else " and ".join(map(str, sorted(majors))) or None
+    )
+    parts[_OLDEST] = read_facts()["cuda"].get(str(max(majors or {0})), (None,))[0]
+    return parts

@@ -333,6 +333,18 @@ def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Pat
     assert found.python == "3.10"
     told = "\n".join(found.notes)
     assert all(word in told for word in ("nodejs", "mine @ file:mine", "[feature.test]"))
+    cuda = '[feature.cu121.dependencies]\npytorch = {channel = "pytorch", version = "2.3.0"}\n'
+    path.write_text('[pypi-dependencies]\nnumpy = "*"\n[feature.test.dependencies]\npytest = "*"\n' + cuda)
+    (told,) = from_file(path).notes
+    assert "[feature.test], [feature.cu121] (pytorch 2.3.0): not taken over" in told
+    manifest = path.with_name("pyproject.toml")
+    manifest.write_text(
+        '[project]\nname = "a"\ndependencies = ["tqdm"]\n[tool.pixi.dependencies]\npython = "3.10.*"\n'
+        'pytorch = "2.3.0"\ncudatoolkit = "12.1"\n[tool.pixi.pypi-dependencies]\nnumpy = "*"\n'
+    )
+    found = from_file(manifest)
+    assert [str(wish) for wish in found.wishes] == ["tqdm", "numpy", "torch==2.3.0"]
+    assert found.python == "3.10"
     path.write_text('[dependencies]\n"[a" = "1"\n')
     with pytest.raises(UsageError, match=r"pixi\.toml: '\[a=1' is no conda package"):
         from_file(path)

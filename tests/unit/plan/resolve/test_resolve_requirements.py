@@ -37,8 +37,8 @@ def test_the_table_of_pip_list_is_read_as_pip_freeze(tmp_path: Path) -> None:
 def test_all_packages_that_are_asked_for_twice_are_told_at_once() -> None:
     found = from_arguments(["numpy==1.26.4", "numpy==1.20", "scipy<1.8", "scipy>=1.9", "torch", "torch>2"])
     assert found.merged().clashes == [
-        "numpy==1.26.4 (the command line) and numpy==1.20 (the command line): no version is both",
-        "scipy<1.8 (the command line) and scipy>=1.9 (the command line): no version is both",
+        "numpy==1.26.4 (as typed) and numpy==1.20 (as typed): no version is both",
+        "scipy<1.8 (as typed) and scipy>=1.9 (as typed): no version is both",
     ]
 
 
@@ -149,7 +149,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
     path.write_bytes(b"#" * (MOST_BYTES + 1))
     with pytest.raises(UsageError, match="more than 16 MiB"):
         from_file(path)
-    with pytest.raises(UsageError, match="the command line: 'torch==' is not a requirement"):
+    with pytest.raises(UsageError, match="as typed: 'torch==' is not a requirement"):
         from_arguments(["torch=="])
 
 

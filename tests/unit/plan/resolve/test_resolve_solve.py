@@ -182,7 +182,7 @@ def test_what_is_not_on_record_is_unknown_with_the_nearest_that_is(text: str, op
     assert "on record" in said.message
     (way,) = said.instead
     assert (way["cell"]["frameworks"], way["another_version"]) == ([close], True)
-    assert f"another version in place of {text} (the command line): {close} on Python" in said.message
+    assert f"another version in place of {text} (as typed): {close} on Python" in said.message
 
 
 @pytest.mark.parametrize(

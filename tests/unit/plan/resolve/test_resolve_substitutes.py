@@ -80,12 +80,12 @@ def changes(*texts: str, **options) -> list[str]:
 @pytest.mark.usefixtures("resolver")
 def test_a_framework_moves_to_the_nearest_release_and_a_clash_follows() -> None:
     first, *others = changes("tensorflow==1.5", "numpy<1.17", "scipy", gpus=("A100",))
-    assert first.startswith("tensorflow==2.4.4 in place of tensorflow==1.5 (the command line)")
+    assert first.startswith("tensorflow==2.4.4 in place of tensorflow==1.5 (as typed)")
     assert first.endswith("another major version, so code may need changes")
     wants = "the cell wants numpy<1.17 and TensorFlow 2.4.4 wants numpy~=1.19.2: no version is both"
-    assert others == [f"numpy==1.19.5 in place of numpy<1.17 (the command line): {wants}"]
+    assert others == [f"numpy==1.19.5 in place of numpy<1.17 (as typed): {wants}"]
     (only,) = changes("torch==0.4.1")
-    assert only.startswith("torch==1.0.1 in place of torch==0.4.1 (the command line)")
+    assert only.startswith("torch==1.0.1 in place of torch==0.4.1 (as typed)")
 
 
 def test_each_framework_moves_for_its_own_reason() -> None:
@@ -131,9 +131,9 @@ def test_an_extra_that_newer_releases_dropped_leads_to_the_last_with_it(
 def test_one_framework_under_two_names_is_taken_once() -> None:
     asked = ("tensorflow==1.15.0", "tensorflow-gpu==1.15.0", "tensorflow-cpu==1.15.0", "numpy")
     first, third, second = changes(*asked, gpus=("A100",))
-    stays = "==1.15.0 (the command line): tensorflow stays, and both write the same files"
+    stays = "==1.15.0 (as typed): tensorflow stays, and both write the same files"
     assert (first, third) == (f"without tensorflow-gpu{stays}", f"without tensorflow-cpu{stays}")
-    assert second.startswith("tensorflow==2.4.4 in place of tensorflow==1.15.0 (the command line)")
+    assert second.startswith("tensorflow==2.4.4 in place of tensorflow==1.15.0 (as typed)")
 
 
 @pytest.mark.usefixtures("resolver")
@@ -163,10 +163,10 @@ def test_code_for_numpy_1_gets_numpy_1_and_keeps_its_release(
 @pytest.mark.usefixtures("resolver")
 def test_only_what_has_to_changes() -> None:
     (moved,) = changes("torch==2.5.1", "triton==3.0.0", "scipy>=1.2")
-    assert moved.startswith("triton==3.1.0 in place of triton==3.0.0 (the command line): triton 3.0.0 has no")
+    assert moved.startswith("triton==3.1.0 in place of triton==3.0.0 (as typed): triton 3.0.0 has no")
     (gone,) = changes("torch==2.5.1", "nowhere==1.0")
     assert gone == (
-        "without nowhere==1.0 (the command line): Because nowhere was not found in the package registry, "
+        "without nowhere==1.0 (as typed): Because nowhere was not found in the package registry, "
         "nothing can be done"
     )
     assert changes("torch==2.5.1", "scipy") == []
@@ -177,7 +177,7 @@ def test_of_packages_that_write_the_same_files_the_one_to_keep_is_kept(
 ) -> None:
     monkeypatch.setitem(VERSIONS, "opencv-contrib-python-headless", "4.5.5.64")
     (gone,) = changes("torch==2.5.1", "opencv-contrib-python-headless==4.5.5.64", "opencv-python")
-    assert gone.startswith("without opencv-python (the command line): ")
+    assert gone.startswith("without opencv-python (as typed): ")
     assert "opencv-contrib-python-headless stays, and both write the same files" in gone
     assert any("opencv-contrib-python-headless==4.5.5.64" in pip for pip in resolver)
 
@@ -220,7 +220,7 @@ def test_the_pythons_are_tried_for_which_there_are_wheels(monkeypatch: pytest.Mo
     assert standing[0].cell.python == "3.7"
     assert standing[0].cell.frameworks == ("torch==1.13.1",)
     assert notes[0] == (
-        "numpy==1.16.4 (the command line) has wheels for Python 3.6, 3.7, and so one of them is taken"
+        "numpy==1.16.4 (as typed) has wheels for Python 3.6, 3.7, and so one of them is taken"
     )
     assert re.fullmatch(
         r"torch 2\.\S+ is possible alone; 1\.13\.1 is the newest found with numpy==1\.16\.4", notes[1]
@@ -257,14 +257,14 @@ def test_what_packages_bring_is_asked_on_the_pythons_that_have_their_wheels(
 def test_a_build_that_is_not_on_record_names_those_that_are() -> None:
     (absent,) = search(demanded("torch==1.3.0+cu92")).absent
     assert absent.reason == (
-        "the build torch==1.3.0+cu92 (the command line) is not on record; of PyTorch 1.3.0 there are: "
+        "the build torch==1.3.0+cu92 (as typed) is not on record; of PyTorch 1.3.0 there are: "
         "torch==1.3.0 for CUDA 10.1"
     )
 
 
 def test_a_mistaken_name_is_the_one_that_is_meant(resolver: list[tuple[str, ...]]) -> None:
     (moved,) = changes("torch==2.5.1", "opencv==4.1")
-    assert moved.startswith("opencv-python==4.8.0 in place of opencv==4.1 (the command line): ")
+    assert moved.startswith("opencv-python==4.8.0 in place of opencv==4.1 (as typed): ")
     assert all("opencv" not in pip for pip in resolver)
 
 
@@ -338,7 +338,7 @@ def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
 def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
-    options = {"driver": "590", "gpu": ["T4"]}
+    options = {"driver": ["590"], "gpu": ["T4"]}
     with pytest.raises(CellError) as raised:
         called(command.resolve, ["torch==0.4.1"], **options)
     assert "what would do:" in raised.value.message
@@ -357,7 +357,7 @@ def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
-        called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
+        called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver=["590"])
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,8 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert proving.prove(proposals, demand, Anything(), 2) == ([], refused)
     assert len(read) == proving.PROOFS
     with pytest.raises(
-        NothingPossibleError, match=r"the files of the wheels do not:\n.*taker imports giver.gone"
+        NothingPossibleError,
+        match=r"by the files of their wheels the packages do not go together:\n.*taker imports giver.gone",
     ):
         proposing._standing(demand, {}, Anything(), 2, rootfs=False)
     read.clear()

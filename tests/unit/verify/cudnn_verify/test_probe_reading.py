@@ -18,6 +18,7 @@ from pages import diagnose_score
 from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.common.tables import read_patterns
+from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.conditions import CONDITIONS
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
@@ -541,3 +542,185 @@ def test_a_service_of_compose_gets_its_own_form_of_a_flag():
     assert any(
         "in Compose, in the service: environment: [NVIDIA_DISABLE_REQUIRE=1]" in note for note in notes
     )
+
+
+def read_files(**texts):
+    reading = TextReading()
+    for name, text in texts.items():
+        reading.add(name, io.BytesIO(text.encode()), len(text))
+    return diagnose(reading)
+
+
+FREEZE = """numpy==2.1.0
+nvidia-cuda-runtime{suffix}=={runtime}
+nvidia-cudnn-{major}=={cudnn}
+torch=={torch}
+filelock==3.1.0
+"""
+OLDER = FREEZE.format(suffix="-cu12", runtime="12.8.90", major="cu12", cudnn="9.10.2.21", torch="2.10.0")
+NEWER = FREEZE.format(suffix="", runtime="13.0.96", major="cu13", cudnn="9.19.0.56", torch="2.11.0")
+
+
+def test_two_lists_of_packages_are_compared_and_are_not_one_machine():
+    document = read_files(spring=OLDER, autumn=NEWER)
+    assert document["cause"] is None
+    compared = document["compared"]
+    assert [(row["what"], *row["values"]) for row in compared["rows"]] == [
+        ("torch", "2.10.0", "2.11.0"),
+        ("CUDA", "12.8", "13.0"),
+        ("oldest driver", "525.60.13", "580.65.06"),
+        ("nvidia-cudnn", "9.10.2.21", "9.19.0.56"),
+    ]
+    assert (compared["lists"], compared["alike"], compared["faults"]) == (["spring", "autumn"], 2, [])
+    page = render_diagnosis(document)
+    assert page.startswith("spring -> autumn: what differs for the GPU:\n  torch ")
+    same = read_files(a=OLDER, b=OLDER)
+    assert same["compared"]["rows"] == []
+    assert render_diagnosis(same).startswith("a -> b: alike for the GPU.")
+    without = read_files(a=OLDER, b="numpy==2.1.0\nfilelock==3.1.0\nwheel==0.40.0\n")
+    assert [row["values"][1] for row in without["compared"]["rows"]] == [None] * 4
+
+
+def test_the_cells_of_a_notebook_are_one_text():
+    cells = [{"cell_type": "code", "source": "", "outputs": [{"text": text}]} for text in (OLDER, NEWER)]
+    assert ask(json.dumps({"cells": cells}))["compared"] is None
+
+
+def test_the_driver_of_another_text_is_told_for_each_list_and_a_log_beside_them_is_diagnosed():
+    smi = "Driver Version: 550.54.14   CUDA Version: 12.4\n| 0  NVIDIA L4 |\n"
+    rows = read_files(spring=OLDER, autumn=NEWER, smi=smi)["compared"]["rows"]
+    assert [row["note"] for row in rows if row["note"]] == ["driver 550.54.14: serves it, is too old"]
+    log = "Traceback (most recent call last):\nRuntimeError: CUDA error: no kernel image is available\n"
+    assert read_files(spring=OLDER, autumn=NEWER, log=log)["compared"] is None
+    assert read_files(only=OLDER)["compared"] is None
+    both = OLDER + "nvidia-cudnn-cu13==9.19.0.56\n"
+    (fault,) = read_files(a=OLDER, b=both)["compared"]["faults"]
+    assert (fault["list"], fault["cause"]) == ("b", "package-overwritten")
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{0}  {1}", "{0}={1}=py311_0", "{0}=={1} \\\n    --hash=sha256:0a1b", "{0}=={1}\n    # via torch"],
+)
+def test_lists_of_pip_conda_and_uv_are_compared(form):
+    def listed(**packages):
+        return "# made by a tool\n" + "\n".join(form.format(name, v) for name, v in packages.items()) + "\n"
+
+    compared = read_files(
+        a=listed(torch="2.5.1", numpy="1.26.4", filelock="3.1.0"),
+        b=listed(torch="2.6.0", numpy="1.26.4", filelock="3.1.0"),
+    )["compared"]
+    assert [(row["what"], *row["values"]) for row in compared["rows"]] == [("torch", "2.5.1", "2.6.0")]
+    assert read_files(a="hello torch\nworld 2.0\nx y z\n", b=OLDER)["compared"] is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "cause", "mended"),
+    [
+        (
+            "No kernal image is availble for execution on the device",
+            "framework-arch-missing",
+            "'kernal' as 'kernel'",
+        ),
+        (
+            "ImportError: libcudn.so.8: cannot open shared object file: No such file",
+            "cudnn-missing",
+            "'libcudn' as",
+        ),
+        (
+            "could not se1ect device driver \u201c\u201d with capabi-\nlities: [[gpu]]",
+            "container-no-gpu",
+            "two lines as one",
+        ),
+        ("Found no NVIDA driver on your sistem", "driver-missing", "'sistem' as 'system'"),
+    ],
+)
+def test_typing_errors_are_read_tolerantly_and_prove_nothing(typed, cause, mended):
+    document = ask(typed)
+    assert document["cause"] == cause
+    assert not document["decided"]
+    assert any("likely only" in text and mended in text for text in document["causes"][0]["because"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["what learning rate should I use for my driver's licence?", "hello world", "Karte und Treiber sind neu"],
+)
+def test_prose_is_no_mistyped_message(text):
+    assert ask(text)["cause"] is None
+
+
+def test_a_library_of_another_name_keeps_it():
+    document = ask("ImportError: libsndfile.so.1: cannot open shared object file: No such file or directory")
+    assert document["cause"] == "system-library-missing"
+
+
+def test_properties_of_a_test_report_are_facts_and_skipped_tests_are_none():
+    properties = {"torch": "2.1.0+cu121", "driver": "535.261.03", "gpu": "Tesla T4"}
+    told = "".join(f'<property name="{name}" value="{value}"/>' for name, value in properties.items())
+    skipped = '<skipped type="pytest.skip" message="libcudart.so.10.0: cannot open shared object file"/>'
+    document = ask(
+        f"<?xml version='1.0'?>\n<testsuite><properties>{told}</properties>\n{skipped}\n</testsuite>\n"
+    )
+    assert document["cause"] is None
+    assert (document["read"]["packages"]["torch"], document["read"]["driver"]) == (
+        "2.1.0+cu121",
+        "535.261.03",
+    )
+    assert document["read"]["cards"] == ["Tesla T4"]
+
+
+def test_the_meaning_comes_first_then_the_commands_then_the_line_around_what_matched():
+    record = (
+        '{"unit": "%s", "said": "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0."}'
+    )
+    page = render_diagnosis(ask(record % ("x" * 400))).splitlines()
+    places = [
+        next(n for n, line in enumerate(page) if start in line)
+        for start in (
+            "cudnn-too-old: ",
+            "cuDNN 8.0.5 is loaded",
+            "What to run:",
+            "Read in log.txt, line 1:",
+            "| ...",
+        )
+    ]
+    assert places == sorted(places)
+    assert "compiled with: 8.1.0." in page[places[-1]]
+
+
+@pytest.mark.parametrize(
+    ("torch", "page"),
+    [
+        ("torch==2.4.0", "torch-2.4/cu121"),
+        ("torch==2.4.1+cu124", "torch-2.4/cu124"),
+        ("torch==2.3.1+cu118", "torch-2.3/cu118"),
+        ("torch==2.9.0", None),
+    ],
+)
+def test_dgl_for_this_pytorch_is_on_its_own_page_of_wheels(torch, page):
+    release = torch.partition("==")[2].partition("+")[0]
+    document = ask(
+        f"FileNotFoundError: Cannot find DGL C++ graphbolt library at /x/libgraphbolt_pytorch_{release}.so\n"
+        f"{torch}\n"
+    )
+    found = [text for text in commands(document) if "data.dgl.ai" in text]
+    assert [f"https://data.dgl.ai/wheels/{page}/repo.html" in text for text in found] == [True] * bool(page)
+
+
+def test_the_package_that_pip_took_up_last_is_the_one_to_build_without_isolation():
+    text = (
+        "Collecting numpy\nCollecting flash-attn==2.7.4 (from -r x)\n  error: subprocess-exited-with-error\n"
+        "  \u00d7 Getting requirements to build wheel did not run successfully.\n"
+        "  ModuleNotFoundError: No module named 'torch'\n"
+    )
+    assert commands(ask(text))[0] == "pip install --no-build-isolation flash-attn==2.7.4"
+    assert commands(ask(text.partition("\n  error")[2]))[0].endswith("--no-build-isolation PACKAGE")
+
+
+def test_without_a_known_cuda_the_package_of_libdevice_is_named_for_each():
+    (row,) = ask("Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
+    assert row["commands"][0]["text"] == "pip install nvidia-cuda-nvcc-cu12"
+    assert "for CUDA 13 the package is nvidia-cuda-nvcc" in row["commands"][0]["note"]
+    (row,) = ask("tensorflow==2.17.0\nCan't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
+    assert row["commands"][0]["note"] is None
