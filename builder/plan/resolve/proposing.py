@@ -533,7 +533,7 @@ def _with_way(
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
     )
     place = f"on Python {cell.python} and {cell.base}"
-    told = [*map(str, changes), *proposal.added, *proposal.sources]
+    told = [*map(str, changes), *proposal.sources]
     if told:
         message = _without_the_same(problem, proposal)
         lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]

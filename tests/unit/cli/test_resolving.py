@@ -28,12 +28,15 @@ from builder.plan.resolve import solve
 from builder.sources.index.client import ask
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target, rank
+from builder.sources.index.uv import IndexSettings
 
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 
 
 class Offered:
     """An index by what it lists; a project that it does not list raises as one that is down."""
+
+    settings = IndexSettings(default="http://index.invalid")
 
     def __init__(self, own: dict[str, list[str]] | None = None, **files: list[str]) -> None:
         self.files = {name.replace("_", "-"): found for name, found in files.items()}
