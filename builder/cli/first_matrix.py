@@ -142,7 +142,6 @@ def _download(taken: Proposal) -> str:
 
 
 def _found(wish: MatrixWish, *, limit: int) -> ProposedMatrix:
-    opt.refuse_machine([wish.gpu] if wish.gpu else [], wish.driver)
     try:
         with noted(Terminal.of(), wish.title) as note:
             return propose(

@@ -407,6 +407,7 @@ def init(
     """Write a first matrix: the best cell for a framework, this card and this Python."""
     if not words:
         words, gpu = _ask(gpu)
+    opt.refuse_machine([gpu] if gpu else [], driver)
     wish = MatrixWish(
         words=tuple(words),
         python=python,

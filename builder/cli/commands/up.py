@@ -44,6 +44,7 @@ def up(
     """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:
         raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
+    opt.refuse_machine([gpu] if gpu else [], driver)
     if not dry_run:
         _refuse_without_engine(words, context)
     gpu, driver, platform = _this_machine(gpu, driver)

@@ -24,7 +24,7 @@ from builder.plan.matrix import load
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.values import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
-from builder.verify.cudnn_verify.common.package_facts import _DISTRIBUTIONS
+from builder.verify.cudnn_verify.common.distributions import module_facts
 from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
@@ -205,12 +205,12 @@ def test_a_package_that_one_table_names_has_a_table_of_its_releases() -> None:
 def test_the_probe_installs_for_a_module_what_the_tables_name_in_its_place() -> None:
     owners = [set(row.names) for row in tables.load().same_files]
     mistaken = tables.load().mistaken_names
-    both = {name: package for name, package in _DISTRIBUTIONS.items() if name in mistaken}
+    both = {name: package for name in mistaken if (package := module_facts(name)) is not None}
     assert set(both) >= {"cv2", "sklearn", "skimage"}
     for name, package in both.items():
         pair = {package, mistaken[name].instead}  # OpenCV's distributions own one file
         assert len(pair) == 1 or any(pair <= one for one in owners), name
-    assert _DISTRIBUTIONS["pkg-resources"] == WITH_PKG_RESOURCES
+    assert module_facts("pkg_resources") == WITH_PKG_RESOURCES
 
 
 def test_an_image_that_nvidia_deleted_is_proposed_where_the_matrix_of_tensorflow_1_has_it() -> None:
