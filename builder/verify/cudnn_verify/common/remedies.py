@@ -13,7 +13,8 @@ from .causes import command_lines, remedy_at
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
-from .package_facts import PACKAGE_FACTS, releases_with_name
+from .package_facts import PACKAGE_FACTS
+from .requirement_facts import releases_with_name
 from .tables import (
     branch_for,
     cuda_family,

@@ -7,9 +7,10 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
-from ..common.package_facts import KERNEL_PACKAGES, python_apart, releases_with_name
 from ..common.remedies import Remedies
+from ..common.requirement_facts import python_apart, releases_with_name
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
+from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.versions import dotted, numbers, two_that_exclude
 from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 from pages import diagnose_score
 
-from builder.verify.cudnn_verify.common import package_facts
+from builder.verify.cudnn_verify.common import torch_facts
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import _NOT_BY_IMAGE, Remedies
 from builder.verify.cudnn_verify.common.tables import read_facts, read_patterns, told_names
@@ -484,10 +484,10 @@ def test_no_command_of_the_probe_lacks_anything_whatever_was_not_read(cause, mon
             assert lacks(row["text"]) == "", (row, facts, evidence)
 
 
-@pytest.mark.parametrize("name", sorted(package_facts._COMPANION_OF))
+@pytest.mark.parametrize("name", sorted(torch_facts._COMPANION_OF))
 def test_a_companion_by_the_number_of_pytorch_is_the_one_of_the_table(name):
     """Beside each release that pins one of PyTorch."""
-    expression = package_facts._companion_of(name)
+    expression = torch_facts._companion_of(name)
     pairs = [(numbers(row[1]), row[2]) for row in read_facts()["pairs"][name] if row[2].startswith("==")]
     pairs = [(release, numbers(wanted[2:])) for release, wanted in pairs]
     assert len(pairs) > 20

@@ -1,0 +1,436 @@
+"""Facts of what a message asks for: packages, their releases, and the Pythons and systems that those are for.
+
+For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None is for what is not known.
+"""
+
+import re
+
+from .distributions import canonical, is_known_module, module_facts
+from .framework_builds import torch_index
+from .tables import Releases, read_patterns
+from .toolkit_facts import failing_words
+from .versions import dotted, numbers
+
+ASKED_NAME = re.compile(
+    r"cannot import name '(?P<name>\w+)' from '(?P<origin>\w[\w.]*)'|"
+    r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
+    r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
+    r"unexpected keyword argument '(?P<argument>\w+)'"
+)
+_OF_PYTHON = (
+    "transformers diffusers huggingface_hub tokenizers accelerate peft datasets trl timm optimum evaluate"
+)
+PURE = set(_OF_PYTHON.split()) | {"sentence_transformers", "adapters", "setfit"}
+
+
+def _asked_names(remedies):
+    """(package, name) of which a line says that a release does not have it; (None, None) without one."""
+    found = ASKED_NAME.search(failing_words(remedies))
+    said = found.groupdict() if found else {}
+    if said.get("argument"):
+        return "argument", said["argument"]
+    if said.get("np"):
+        return "numpy", said["gone"]
+    origin = said.get("origin") or said.get("module") or said.get("path") or ""
+    package, _, rest = origin.partition(".")
+    return package or None, said.get("name") or said.get("attribute") or rest
+
+
+def releases_with_name(remedies):
+    """The releases of a package that have the name, the module or the argument that a line asks for."""
+    package, name = _asked_names(remedies)
+    asked, known = ("%s.%s" % (package, name)).lower(), read_patterns()["python-names"]
+    above = asked.rpartition(".")[0]
+    while asked not in known and "." in above:  # tensorflow.contrib.layers is gone with tensorflow.contrib
+        asked, above = above if "<" in known.get(above, "") else asked, above.rpartition(".")[0]
+    return known.get(asked) if package and name else None
+
+
+def _named_requirement(remedies):
+    """These releases, where pip may change the package alone: PyTorch is chosen by CUDA and the card, too."""
+    found = releases_with_name(remedies)
+    return None if found and found.startswith(("torch>", "torch<")) else found
+
+
+def _before_removal(remedies):
+    """The releases of a package before the one of which a line tells that it took a name away; None for what
+    is chosen by CUDA, or with PyTorch.
+    """
+    told = remedies.detail
+    name = (told.get("package") or told.get("remover") or "").lower().replace("_", "-")
+    release = told.get("release") or told.get("since")
+    alone = name.replace("-", "_") in PURE | {"numpy", "setuptools"}
+    return "%s<%s" % (name, release) if release and alone else None
+
+
+def _wheel_of_what(remedies):
+    """NVIDIA's wheel of the library, another one than cuBLAS, of which a line names two releases."""
+    name = re.sub("^lib|lt$", "", (remedies.detail.get("what") or "cublas").lower())
+    known = remedies.cuda in (12, 13) and name in ("cudnn", "nccl")
+    return "nvidia-%s-cu%d" % (name, remedies.cuda) if known else None
+
+
+def _asker_release(remedies):
+    """The release from which on a package asks no longer for a name that is gone, unless another one asks."""
+    found = read_patterns()["python-askers"].get(".".join(map(str, _asked_names(remedies))).lower())
+    asking = (getattr(getattr(remedies.here, "apart", None), "asker", None) or "").replace("-", "_") or None
+    known = asking not in PURE | {None} or asking == _asked_names(remedies)[0]
+    return None if found and asking and not known and not found.startswith(asking) else found
+
+
+def _apart_here(remedies, *kinds):
+    apart = getattr(remedies.here, "apart", None)
+    return apart if apart and apart.kind in kinds else None
+
+
+_BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
+
+
+def _changes_alone(remedies, name):
+    """Whether pip may change a package alone: a known name, of what is built for no PyTorch and no CUDA."""
+    bound = re.match("(?:%s)$" % read_patterns()["grammar"]["ml-package"], name or "torch")
+    sure = name and (is_known_module(name.replace("-", "_")) or name in remedies.here.packages)
+    return bool(sure) and not bound
+
+
+def _upgrade_both(remedies):
+    """Two packages, neither built for a PyTorch or a CUDA, one of which asks the other for what it lacks."""
+    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    names = sorted((apart.asker or "", apart.asked or "")) if apart else []
+    return names if apart and all(_changes_alone(remedies, name) for name in names) else None
+
+
+def _asked_beside(remedies):
+    """The package that lacks what a framework asks it for, beside that framework as it is here."""
+    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    version = apart and apart.asker and apart.versions.get(apart.asker)
+    if not version or not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
+        return None
+    return ["%s==%s" % (apart.asker, version.partition("+")[0]), apart.asked]
+
+
+def _asker_named(remedies):
+    apart = _apart_here(remedies, "python-gone", "python-new")
+    known = apart and apart.asker and is_known_module(apart.asker.replace("-", "_"))
+    return apart.asker if known and apart.asker != "torch" else None
+
+
+def _asker_alone(remedies):
+    """A package that asks Python for what this one has no longer."""
+    apart = _apart_here(remedies, "python-gone")
+    return apart.asker if apart and _changes_alone(remedies, apart.asker) else None
+
+
+def _brought_back(remedies):
+    """The distribution that brings back what Python took away."""
+    apart = _apart_here(remedies, "python-gone")
+    return read_patterns()["python-back"].get(apart.name.partition(".")[0].lower()) if apart else None
+
+
+def _python_needed(remedies):
+    """The last Python with what a package asks it for, or the first one."""
+    apart = _apart_here(remedies, "python-gone", "python-new")
+    release = numbers(apart.python) if apart and apart.python else None
+    if not release:
+        return None
+    return dotted((release[0], release[1] - 1)) if apart.kind == "python-gone" else apart.python
+
+
+def _itself_anew(remedies):
+    """A package, not built for a PyTorch or a CUDA, that asks itself for what its files do not have."""
+    apart = _apart_here(remedies, "itself")
+    if not apart or not _changes_alone(remedies, apart.asked):
+        return None
+    version = apart.versions.get(apart.asked)
+    return apart.asked + ("==" + version if version else "")
+
+
+COMPILED_AT_INSTALL = ("flash-attn", "causal-conv1d", "mamba-ssm")
+_REQUIRED = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?=?\d[\w.*]*,?)+$")
+
+
+def _required(remedies):
+    """The requirement that a line asks for, in its own words, and the packages whose releases it names beside
+    it: asked for without a release, they are taken in one that fits.
+    """
+    text = re.sub(r"\s", "", remedies.detail.get("required") or remedies.detail.get("asked") or "").rstrip(
+        ",."
+    )
+    if not _REQUIRED.match(text):
+        return None
+    name = canonical(re.split(r"[\[<>=~!]", text)[0])
+    beside = re.findall(r"`([a-z][\w-]+)==\d[\w.]*`", str(remedies.detail.get("line")))
+    return [text] + [other for other in beside if other != name and not other.startswith("torch")]
+
+
+_TOLD_WORD = re.compile(r"(?:[A-Z][A-Z0-9_]+=\w+|-U|--upgrade|--no-build-isolation|pip3?|install)$")
+_TOLD_PACKAGE = re.compile(
+    r"(?!torch(?:vision|audio)?\b|apex\b)[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?\d[\w.]*,?)*$"
+)
+
+
+def _told_line(remedies):
+    """The line of pip's that a message itself names, with one package; None for another PyTorch, beside which
+    what is compiled for this one would not load, and for NVIDIA's Apex, whose name on the index is another's.
+    """
+    found, package = [], None
+    for word in re.sub(r"[\"']", "", remedies.detail.get("installs") or "").split():
+        word = word.rstrip(".,;:")
+        if package is None and _TOLD_PACKAGE.match(word) and not _TOLD_WORD.match(word):
+            package = word
+        elif not _TOLD_WORD.match(word):
+            break
+        found.append(remedies.quoted(word))
+    return " ".join(found).replace("pip3", "pip") if package else None
+
+
+def _plainly_asked(remedies):
+    """The package that a message asks for by its name alone; what is compiled here sees PyTorch."""
+    attention = {"flashattention2": "flash-attn", "flashattention4": "flash-attn-4"}
+    told = remedies.detail.get("plain") or remedies.detail.get("absent") or remedies.detail.get("demanded")
+    name = (told or "").lower().replace("_", "-")
+    name = attention.get((remedies.detail.get("attention") or "").lower()) or module_facts(name) or name
+    return name + " --no-build-isolation" * (name in COMPILED_AT_INSTALL) if name else None
+
+
+def _published_variants(remedies):
+    """The CUDA variants of the release that was asked for: those that the installer lists, else the known."""
+    listed, release = remedies.detail.get("listed") or "", asked_release(remedies)[0]
+    printed = re.findall(r"\b%s(?:\.\d+)?\+(cu\d+)\b" % re.escape(release), listed)
+    python, known = numbers(remedies.here.python), []
+    for row in Releases().builds("torch", release):
+        first, last = map(numbers, row["python"])
+        if row["variant"] and (not python or first <= python <= last):
+            known.append(row["variant"])
+    return printed or known
+
+
+def asked_release(remedies):
+    release, _, local = (remedies.detail.get("wanted") or "").partition("+")
+    return re.sub(r"\.\*?$", "", release), local
+
+
+def _published(remedies):
+    """PyTorch of the release that was asked for, from the index that has it: of its own variant, else of
+    another one.
+    """
+    release, local = asked_release(remedies)
+    if remedies.detail.get("name") != "torch" or not numbers(release):
+        return None
+    if local == "cpu" or "macos" in remedies.here.places:
+        return ["torch==" + release]  # ARM's and macOS's builds have no such name
+    variants = _published_variants(remedies)
+    if not variants:
+        return None
+    if local not in variants:
+        # of CUDA 13 only where the card or the driver is known to be one for it
+        told = remedies.capability or remedies.driver_known()
+        older = [name for name in variants if numbers(name[2:]) < (130,)]
+        local = max((not told and older) or variants, key=lambda name: numbers(name[2:]))
+    full = r"\b(%s(?:\.\d+)?)\+%s\b" % (re.escape(release), local)
+    found = re.search(full, remedies.detail.get("listed") or "")
+    any_patch = "*" in remedies.detail["wanted"] and not found
+    release = found.group(1) if found else release + ".*" * any_patch
+    return ["torch==" + release] + torch_index(local)
+
+
+_OLDEST_OF_UV = (3, 8)
+"""The oldest Python that `uv python list` has."""
+_STUB_SINCE = {"tensorflow-gpu": (2, 12)}
+"""Names whose later releases are empty, and fail as they install:
+the page of tensorflow-gpu says so."""
+
+
+def _other_python(remedies):
+    """A Python for which the release that was asked for has wheels, where this one is none of these."""
+    side, ranges = _python_side(remedies), _python_ranges(remedies)
+    if side is None:
+        return None
+    first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+    return dotted(last if side == "newer" else min(max(first, _OLDEST_OF_UV), last))
+
+
+def _python_of_uv(remedies):
+    return numbers(_other_python(remedies)) >= _OLDEST_OF_UV
+
+
+def _python_side(remedies):
+    """Whether this Python is ``newer`` or ``older`` than all that the release asked for has wheels for: as a
+    text says it, else by what the index has for it; None if it is not, or nothing tells.
+    """
+    here, ranges = numbers(remedies.here.python)[:2], _python_ranges(remedies)
+    if not ranges:
+        return None
+    if here:
+        first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+        return "newer" if here > last else "older" if here < first else None
+    return _side_by_list(remedies)
+
+
+def _side_by_list(remedies):
+    """An index that has neither the release asked for nor an older one has none for a Python this new."""
+    listed = re.findall(r"[\s,](\d[\d.]*)(?=[,)\s]|$)", remedies.detail.get("listed") or "")
+    wanted, known = numbers(asked_release(remedies)[0]), sorted(map(numbers, listed))
+    elsewhere = {"aarch64", "jetson", "macos", "windows"} & remedies.here.places
+    if not known or not wanted or elsewhere or "+" in remedies.detail["listed"]:
+        return None
+    return "newer" if known[0] > wanted else "older" if known[-1] < wanted else None
+
+
+def python_apart(remedies):
+    """The sentence for a Python for which the release that was asked for has no wheels; None if it has."""
+    side, here = _python_side(remedies), remedies.here.python
+    if side is None:
+        return None
+    asked = "%s %s has wheels for Python %s" % (
+        remedies.detail["name"],
+        asked_release(remedies)[0],
+        _python_range(remedies),
+    )
+    if here:
+        return "%s, and this is Python %s" % (asked, here)
+    return "%s, and what the index has for this Python is all %s: this Python is too %s for that release" % (
+        asked,
+        side,
+        "new" if side == "newer" else "old",
+    )
+
+
+def _python_ranges(remedies):
+    release, name = asked_release(remedies)[0], remedies.detail.get("name") or ""
+    name = {"tensorflow-gpu": "tensorflow"}.get(name, name)
+    rows = Releases().builds(name, release) if numbers(release) else []
+    return [tuple(map(numbers, row["python"])) for row in rows]
+
+
+def _python_range(remedies):
+    ranges = _python_ranges(remedies)
+    return "%s to %s" % (dotted(min(ranges)[0]), dotted(max(last for _, last in ranges))) if ranges else None
+
+
+def _release_asked_for(remedies):
+    release, local = asked_release(remedies)
+    return ["%s==%s" % (remedies.detail.get("name"), release)] + torch_index(local)
+
+
+def _listed_nearest(remedies):
+    """The release of the same minor version, or else of the same major one, that an installer lists: the
+    next one above the one asked for, else the newest.
+    """
+    name, wanted = remedies.detail.get("name") or "", numbers(asked_release(remedies)[0])
+    listed = re.findall(r"[\s,](\d[\d.]*)(?=[,)\s]|$)", remedies.detail.get("listed") or "")
+    for size in (2, 1) if wanted and name not in ("torch", "torchvision", "torchaudio") else ():
+        same = sorted((numbers(text), text) for text in listed if numbers(text)[:size] == wanted[:size])
+        same = [row for row in same if row[0] < _STUB_SINCE.get(name, (1 << 30,))]
+        above = [text for number, text in same if number > wanted]
+        if same:
+            return "%s==%s" % (name, above[0] if above else same[-1][1])
+    return None
+
+
+def _variants_of_asked(remedies):
+    release = (getattr(remedies.here, "torch_asked", None) or "").partition("+")[0]
+    rows = Releases().builds("torch", release) if release else []
+    return [row["variant"] for row in rows if row["variant"] and remedies.driver_serves(numbers(row["cuda"]))]
+
+
+def _published_pair(remedies):
+    """The PyTorch that was asked for with a CUDA that has no build of it, from the index nearest above."""
+    release, _, asked = (getattr(remedies.here, "torch_asked", None) or "").partition("+")
+    known = sorted(_variants_of_asked(remedies), key=lambda name: numbers(name[2:]))
+    above = [name for name in known if numbers(name[2:]) > numbers(asked[2:])]
+    return known and remedies.torch_and_companions(release, (above or known[::-1])[0])
+
+
+def _python_told(remedies):
+    """The Python that a text is about, by the library that it links, too."""
+    found = re.search(
+        r"python3(\d\d)\b", str(remedies.detail.get("line")) + str(remedies.detail.get("matched"))
+    )
+    return remedies.here.python or (found and "3." + found.group(1))
+
+
+_UBUNTU_OF = ((35, "22.04"), (39, "24.04"))
+"""(the minor version of its glibc, the release): https://documentation.ubuntu.com/project/release-team/list-of-releases/"""
+
+
+def glibc_asked(remedies):
+    """The minor version of the newest glibc 2 that a message asks for: 34; None if it names none."""
+    asked = re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))
+    return max(map(int, asked)) if asked else None
+
+
+def _newer_system(remedies):
+    """An image with the C library that a message asks for; None where it asks for that of no known one."""
+    asked = glibc_asked(remedies)
+    release = next((name for minor, name in _UBUNTU_OF if asked and asked <= minor), None)
+    return release and "ubuntu:" + release
+
+
+def _last_python(remedies):
+    """The last Python of which the index that was asked has a PyTorch; None if that is not known."""
+    asked = getattr(remedies.here, "index_asked", None)
+    rows = [row for row in Releases().builds("torch", None) if asked and row["variant"] == asked]
+    return max((row["python"][1] for row in rows if row["python"]), key=numbers, default=None)
+
+
+def _index_of_later_pythons(remedies):
+    """PyTorch from an index for the Pythons after those of the one asked, which has nothing for this one."""
+    last, here = numbers(_last_python(remedies)), numbers(remedies.here.python)[:2]
+    nothing = remedies.detail.get("name") in ("torch", "torchvision", "torchaudio")
+    if not nothing or not last or last >= (3, 12) or (here and here <= last):
+        return None
+    return ["torch", "torchvision", "torchaudio"] + torch_index("cu126")
+
+
+def _python_of_index(remedies):
+    """The last Python of the index that was asked, for a text whose Python is later, and which no later index
+    serves better: another Python is all that helps.
+    """
+    last, here = _last_python(remedies), numbers(remedies.here.python)[:2]
+    nothing = remedies.detail.get("name") in ("torch", "torchvision", "torchaudio")
+    return last if nothing and here and numbers(last or "") and here > numbers(last) else None
+
+
+def _wheel_python(remedies):
+    """The Python that a wheel's name asks for, where the text is about another one."""
+    found = re.search(r"-cp3(\d{1,2})-cp3\1t?-", str(remedies.detail.get("what")))
+    here = numbers(remedies.here.python)[:2]
+    other = found and here and here != (3, int(found.group(1)))
+    return "3.%s" % found.group(1) if other else None
+
+
+REQUIREMENT_FACTS = {
+    "before-removal": _before_removal,
+    "index-of-later-pythons": _index_of_later_pythons,
+    "last-python": _last_python,
+    "named-requirement": _named_requirement,
+    "upgrade-both": _upgrade_both,
+    "asked-beside": _asked_beside,
+    "asker-named": _asker_named,
+    "asker-alone": _asker_alone,
+    "brought-back": _brought_back,
+    "python-needed": _python_needed,
+    "asker-release": _asker_release,
+    "itself-anew": _itself_anew,
+    "required": _required,
+    "told-line": _told_line,
+    "plainly-asked": _plainly_asked,
+    "published": _published,
+    "published-variants": lambda r: ", ".join(sorted(set(_published_variants(r)))) or None,
+    "published-pair": _published_pair,
+    "published-cuda": lambda r: ", ".join(sorted(_variants_of_asked(r))) or None,
+    "python-minor": lambda r: dict(enumerate(numbers(_python_told(r)))).get(1),
+    "python-digits": lambda r: "".join(map(str, numbers(_python_told(r))[:2])),
+    "newer-system": _newer_system,
+    "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
+    "python-of-uv": _python_of_uv,
+    "other-python": _other_python,
+    "python-range": _python_range,
+    "asked": _release_asked_for,
+    "listed-nearest": _listed_nearest,
+    "python-of-index": _python_of_index,
+    "wheel-python": _wheel_python,
+    "other-wheel": _wheel_of_what,
+}
+"""By the names in ``causes.ini``."""
