@@ -178,7 +178,8 @@ def render_diagnosis(document):
     elif equal:
         lines = ["%d causes fit, the likeliest first: %s" % (len(equal), ", ".join(equal))]
     else:
-        lines = ["%(cause)s: %(title)s" % causes[0]]
+        likely = "" if document["decided"] else "likely "
+        lines = [likely + "%(cause)s: %(title)s" % causes[0]]
     proofs = [_proof(row) for row in causes]
     common = len(proofs) > 1 and proofs.count(proofs[0]) == len(proofs)
     lines += sum(proofs[0], []) if common else []

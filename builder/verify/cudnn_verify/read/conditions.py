@@ -33,10 +33,12 @@ def _memory_own(facts, _):
     own, whole = facts.memory_own, facts.memory_whole
     if not own or not whole or own * 2 < whole:
         return None
-    told = "this process itself holds %.1f of the card's %.1f GiB, so no other one is in its way" % (
-        own,
-        whole,
-    )
+    told = "this process itself holds %.1f of the card's %.1f GiB" % (own, whole)
+    other = facts.memory_others
+    if other:
+        told += ", and process %(process)s %(theirs)s %(unit)siB, which are free once it ends" % other
+    else:
+        told += ", so no other one is in its way"
     return told + ": a smaller batch, shorter inputs, a smaller or quantised model need less"
 
 

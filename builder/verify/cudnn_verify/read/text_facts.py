@@ -300,6 +300,7 @@ class TextFacts(object):
         """The CUDA major version of NPP's library that is asked for."""
         self.ffmpeg_last = int(_groups("ffmpeg_known", text).get("last", 0)) or None
         """The last major version of FFmpeg that TorchCodec says it knows."""
+        self.memory_others = _groups("memory_others", text)
         self.memory_own, self.memory_whole = _gibibytes("memory_own", text), _gibibytes("memory_whole", text)
         """What the process that failed holds of the card's memory, and all of that, in GiB."""
         said = _groups("memory_bytes", text)
