@@ -503,9 +503,19 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
     lines = text.splitlines()
     for line in map(str.strip, pip):
         number = next((number for number, raw in enumerate(lines, 1) if line in raw), None)
+        place = f"{path}:{number}" if number else str(path)
         if line:
-            add_line(line, f"{path}:{number}" if number else str(path), path, wishes)
+            add_line(_as_pip(line, place, wishes), place, path, wishes)
     return wishes
+
+
+def _as_pip(line: str, place: str, wishes: Wishes) -> str:
+    """A line of a pip section: conda's own ``name=1.2``, which pip refuses, is taken as pinned."""
+    if re.fullmatch(r"[A-Za-z][\w.-]*=\d[\w.]*", line) is None:
+        return line
+    exact = line.replace("=", "==")
+    wishes.note(place, line, f"taken as {exact}")
+    return exact
 
 
 def _python(pytorch: CondaPackage, python: str | None) -> str | None:

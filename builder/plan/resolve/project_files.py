@@ -44,7 +44,7 @@ from builder.plan.resolve.requirements import (
     quoted,
     read_text,
 )
-from builder.plan.resolve.source_files import from_notebook, from_setup_cfg, from_setup_py
+from builder.plan.resolve.source_files import from_notebook, from_readme, from_setup_cfg, from_setup_py
 from builder.sources.index import MACHINES, environment
 
 
@@ -84,6 +84,10 @@ _EITHER = (
 """Files that say the same in several ways: of each the first that is there is read."""
 
 
+_README = r"(?i)readme(?:\.(?:md|rst|txt))?"
+"""Read of a folder that has no requirements elsewhere."""
+
+
 def _from_folder(folder: Path) -> Wishes:
     """The requirements of a folder's files, as of one project; notes name what is read, and what is not."""
     there = [name for name in _OF_A_PROJECT if (folder / name).is_file()]
@@ -103,10 +107,15 @@ def _from_folder(folder: Path) -> Wishes:
     others = sorted(
         one.name
         for one in folder.iterdir()
-        if one.is_file() and one.name not in there and _by_its_name(one.name) is not None
+        if one.is_file() and one.name not in there and _by_its_name(one.name) not in (None, from_readme)
     )
     if not there and len(others) == 1:
         return from_file(folder / others[0])
+    readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
+    if not found.wishes and readme is not None:
+        with contextlib.suppress(UsageError):  # what has no requirements is told below
+            found.take_over(from_readme(readme))
+            read.append(readme.name)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:
@@ -579,6 +588,7 @@ _KINDS = (
         names=r".*\.ya?ml|conda-.*\.lock", read=from_conda,
         text=r"dependencies:\s*$|@EXPLICIT\s*$|# \$ conda create --name ",
     ),
+    _Kind(names=_README, read=from_readme),
     _Kind(names=r"runtime\.txt|\.python-version", read=_from_python),
     _Kind(
         names=r"setup\.py", read=from_setup_py,

@@ -309,7 +309,37 @@ def _named_files(node: ast.AST) -> list[str]:
     ]
 
 
+# -- a README's own lines
+
+
+def from_readme(path: Path) -> Wishes:
+    """The packages that the shell's lines of a README install by pip: those in its blocks of code, and those
+    after a prompt. Raises UsageError without any.
+    """
+    found, take_file, fenced = Wishes(), files_beside(path), False
+    for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
+        command = line.strip()
+        if command.startswith(("```", "~~~")):
+            fenced = not fenced
+        elif fenced or line.startswith(("    ", "\t")) or command.startswith("$ "):
+            try:
+                install_line(command.removeprefix("$ "), f"{path}:{number}", found, take_file)
+            except UsageError as problem:  # a placeholder, a folder of the reader's
+                found.notes.append(problem.message)
+    found = found.once()
+    if not found.wishes:
+        raise nothing(
+            f"{path} installs nothing by pip", found, "blocks with lines `pip install torch` are read"
+        )
+    return found
+
+
 # -- notebooks: https://nbformat.readthedocs.io/
+
+_COMMENTED = re.compile(r"^\s*#\s*[!%](?=\s*pip\d?\s+install\b)")
+"""A line that readers are asked to take out of its comment, as in the notebooks of transformers: read if no
+other line installs anything.
+"""
 
 
 def from_notebook(path: Path) -> Wishes:
@@ -341,6 +371,8 @@ def from_notebook(path: Path) -> Wishes:
                 add_conda_line(line, place, packages, found)
     add_conda_packages(packages, path, found)
     found = found.once()
+    for line, place in () if found.wishes else code:
+        install_line(_COMMENTED.sub("!", line), f"{path}, {place}", found, take_file)
     if not any(load().is_framework(wish.name) for wish in found.wishes):
         _imported(code, path, found)
     if not found.wishes:
@@ -354,6 +386,7 @@ def _imported(code: Sequence[tuple[str, str]], path: Path, found: Wishes) -> Non
     ``code``: each line and its place.
     """
     wanted = {row.module: row.distribution for row in load().registry if row.distribution}
+    wanted["keras"] = "tensorflow"  # which it ran on before Keras 3, and runs on by default
     for line, place in code:
         said = re.match(r"\s*(?:import|from)\s+(\w+)", line)
         if said is None or (name := wanted.get(said[1])) is None:

@@ -247,3 +247,10 @@ def test_a_list_that_conda_exported_keeps_its_packages_of_python_and_is_named() 
     assert note.endswith(
         "; tbb, libgcc-ng, intel-openmp, pip: not taken over"
     )  # those that nobody misses last
+
+
+def test_a_pip_section_with_condas_own_pins_is_taken_as_pinned() -> None:
+    text = "dependencies:\n  - python=3.8\n  - pip:\n    - torch==2.1.0\n    - tqdm=4.66.1\n"
+    wishes, _, notes = told(text)
+    assert wishes == ["torch==2.1.0", "tqdm==4.66.1"]
+    assert notes == ["env.yml:5: tqdm=4.66.1: taken as tqdm==4.66.1"]

@@ -274,6 +274,19 @@ def test_a_lock_pins_what_nothing_in_it_brings(tmp_path, name, text, taken, pyth
     assert found.notes == [f"{path}: 1 packages that others of it bring are not pinned"]
 
 
+def test_a_folder_without_requirements_is_read_by_the_blocks_of_its_readme(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(
+        "Install:\n\n```sh\npip install torch numpy \\\n  tqdm\npip install <your build>\n```\n"
+        "or pip install what you like\n\n    $ pip install einops==0.8\n"
+    )
+    for found in (from_file(tmp_path), from_file(tmp_path / "README.md")):
+        assert [str(wish) for wish in found.wishes] == ["torch", "numpy", "tqdm", "einops==0.8"]
+    assert from_file(tmp_path).notes[0] == f"{tmp_path}: read as one project: README.md"
+    (tmp_path / "README.md").write_text("Install it by pip.\n")
+    with pytest.raises(UsageError, match="has no requirements"):
+        from_file(tmp_path)
+
+
 def test_a_folder_is_read_as_one_project(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         "FROM tensorflow/tensorflow:2.4.0-gpu\nRUN pip install -r requirements.txt tqdm\n"

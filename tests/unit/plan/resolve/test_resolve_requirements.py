@@ -241,6 +241,16 @@ def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_p
     assert len(found.notes) == 5
 
 
+def test_lines_in_a_comment_count_where_no_other_line_of_a_notebook_installs_anything(tmp_path) -> None:
+    path = tmp_path / "n.ipynb"
+    notebook(
+        path, "# Uncomment it:\n#! pip install datasets transformers\n# pip install rouge", "import torch"
+    )
+    found = from_notebook(path)
+    assert [str(wish) for wish in found.wishes] == ["datasets", "transformers", "torch"]
+    assert found.wishes[0].place == f"{path}, cell 2, line 2"
+
+
 def test_what_the_code_of_a_notebook_certainly_imports(tmp_path) -> None:
     """A ``try`` or an ``if`` may leave an import out, and what Python 2 printed nobody reads."""
     notebook(
@@ -432,6 +442,7 @@ def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding:
             "cell 1, line 2: import of torch: no line installs it",
         ),
         ("import onnxruntime", "onnxruntime-gpu", "no line installs it"),
+        ("from keras import layers", "tensorflow", "import of keras: no line installs it"),
         ("import paddle", "paddlepaddle-gpu", "`rtbuild resolve paddlepaddle-gpu==VERSION`"),
     ],
 )
