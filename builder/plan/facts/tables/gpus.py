@@ -182,7 +182,11 @@ def _way_on(option: str, text: str) -> str:
         like = f"as in {option} 5.3 --platform linux/arm64"
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
     if text.strip().lower() in _NO_CARD:
-        return f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none`"
+        return (
+            f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none` in a "
+            "matrix, for PyTorch torch==VERSION+cpu with `index: [https://download.pytorch.org/whl/cpu]`: "
+            "that of the default index brings CUDA's libraries"
+        )
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"
