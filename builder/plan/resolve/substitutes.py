@@ -494,9 +494,15 @@ def _loosened(
             changed[named_one[0]] = mine[named_one[0]].bound(f"=={named_one[1]}")
             reasons[named_one[0]] = reason(answer, mine[named_one[0]])
             continue
-        bounded = [name for name in named if (w := changed.get(name, mine[name])) and w.parsed.specifier]
         for name in named:
             first.setdefault(name, answer)
+        chosen = {name for name, _ in suggested}
+        bound = [
+            name
+            for name in first
+            if name not in chosen and (w := changed.get(name, mine[name])) and w.parsed.specifier
+        ]
+        bounded = [name for name in named if name in bound] or bound
         if bounded:  # a package is left out only where no version of any will do
             changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
             continue

@@ -372,7 +372,9 @@ def compared(lists, driver=None):
     told = {alias: row["told"] for row in read_frameworks().values() for alias in row.get("aliases", ())}
     parts = [_parts_of(packages, told) for packages in lists]
     first = (
-        told_names() + ["CUDA", _OLDEST, "nvidia-cudnn", "cudnn", "jaxlib"] + sorted(read_facts()["pairs"])
+        told_names()
+        + ["CUDA", _OLDEST, "nvidia-cudnn", "cudnn", "jaxlib", "numpy"]
+        + sorted(read_facts()["pairs"])
     )
     names = sorted({name for row in parts for name in row})
     differ = [name for name in names if len({row.get(name) for row in parts}) > 1]
@@ -386,6 +388,8 @@ def compared(lists, driver=None):
             serves = [value and numbers(driver) >= numbers(value) for value in row["values"]]
             words = {True: "serves it", False: "is too old", None: "not known"}
             row["note"] = "driver %s: %s" % (driver, ", ".join(words[one] for one in serves))
+        if row["what"] == "numpy" and len({numbers(value)[:1] for value in row["values"] if value}) > 1:
+            row["note"] = "packages compiled for NumPy 1 do not run with NumPy 2"
     return {
         "rows": rows,
         "others": sorted(

@@ -447,6 +447,29 @@ def test_a_release_that_the_rules_name_is_taken_and_not_left_out(monkeypatch) ->
     assert "libcudart.so.13" in change.reason
 
 
+def test_companions_that_are_pinned_for_another_pytorch_move_with_it_and_none_is_left_out(
+    monkeypatch,
+) -> None:
+    had = {
+        "torchvision": ["0.16.0", "0.23.0"],
+        "torchaudio": ["2.1.0", "2.8.0"],
+        "xformers": ["0.0.22.post7", "0.0.32.post2"],
+    }
+
+    def solved(proposal, *_, **__):
+        asked = [parsed for parsed in map(Requirement, proposal.cell.pip) if parsed.name in had]
+        newest = [
+            Wheel(name=one.name, version=had[one.name][-1], file="f", sha256="", size=1) for one in asked
+        ]
+        return replace(proposal, wheels=len(newest)), newest
+
+    monkeypatch.setattr(substitutes, "solved", solved)
+    pins = ("torch==2.8.0", *(f"{name}=={versions[0]}" for name, versions in had.items()))
+    found = substitutes.nearest_demand(demanded(*pins, python="3.11", driver="570"), Listed(had), {})
+    assert found is not None
+    assert {*found.proposal.cell.pip} == {f"{name}=={versions[-1]}" for name, versions in had.items()}
+
+
 def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     """A machine so loaded that ``step`` seconds go by between two looks at its clock."""
     now = itertools.count(0.0, step)
