@@ -248,6 +248,7 @@ _HANDED = re.compile(
     r"(?:Failed to import(?: module)?|Could not import(?: module)?|[Cc]annot import(?: module)?|"
     r"[Ee]rror (?:while )?import(?:ing)?|while importing)\s+['\"`]?([A-Za-z_]\w*)"
 )
+_CYTHON_START = re.compile(r"\.pyx\", line \d+, in init (\w+\.[\w.]+)")
 _SYNTAX_OF = (
     (r"^\s*match [^\n=]+:\s*$|^\s*with \($", "3.10"),
     (r"^\s*except\*", "3.11"),
@@ -316,6 +317,9 @@ def _traceback_frames(text):
             bare = bare_at.end()
         path = before[quoted + 6 :] if quoted >= 0 else before[bare:]
         named = match.group(match.lastgroup) if match.lastgroup else None
+        of_module = _CYTHON_START.match(text, match.start())
+        if of_module:  # File "interval.pyx", line 1, in init pandas._libs.interval
+            path = of_module.group(1).replace(".", "/")
         plain = named is None and not match.group(0)[3:].strip('xid"')
         if ("/" in path or "\\" in path or quoted >= 0) and not (plain and "-packages" not in path):
             found.append((match.start(), path + match.group(0)[:4].rstrip('"],:( \n'), named or ""))
@@ -355,6 +359,15 @@ def _who_asks(text, frames, start, place, asked, hands):
         if name not in modules and distribution_named(name) != asked and is_known_module(name):
             return distribution_named(name), None
     return None, None
+
+
+def _raised_by(frames, start, place):
+    """The package whose own ``__getattr__`` raises the message: that of the class; None of another one."""
+    last = next((frame for frame in reversed(frames) if start <= frame[0] < place), None)
+    package = (
+        _package_of_path(last[1])[0] if last and last[2] in ("__getattr__", "__getattribute__") else None
+    )
+    return package.replace("-", "_") if package else None
 
 
 def release_told(text, name):
@@ -430,6 +443,7 @@ def _apart_of(text, found, frames, start, hands, python):
             return None
     elif said["member"] and not _PLAIN_CLASSES.match(said["class"]):
         asked, name, kind = _owner_of_class(text, said["class"], place), said["member"], "member"
+        asked = asked or _raised_by(frames, start, place)
         of_class = found.group(0).startswith("type object")
     elif said["call"]:
         name = said["argument"] or said["missing"] or said["call"]
@@ -577,9 +591,11 @@ def apart_told(apart, python=None):
             apart.name[:60],
         )
     if apart.kind in ("size", "export"):
-        return "%s was compiled for another release of %s than the one here (%s)" % (
+        here = "the %s that is here" % asked if names.get(apart.asked) else "the one here"
+        return "%s was compiled for another release of %s than %s (%s)" % (
             asker,
-            asked,
+            apart.asked or asked,
+            here,
             apart.name,
         )
     if apart.kind == "argument":

@@ -697,6 +697,25 @@ ValueError: numpy.ndarray size changed, may indicate binary incompatibility. Exp
             {"hdbscan": None, "numpy": None},
         ),
         (
+            """  File "interval.pyx", line 1, in init pandas._libs.interval
+ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header""",
+            "size",
+            "pandas",
+            "numpy",
+            {"pandas": None, "numpy": None},
+        ),
+        (
+            f"""  File "{VENV}/vllm/transformers_utils/tokenizer.py", line 98, in get_cached_tokenizer
+    extended = tokenizer.all_special_tokens_extended
+  File "{VENV}/transformers/tokenization_utils_base.py", line 1293, in __getattr__
+    raise AttributeError(f"{{self.__class__.__name__}} has no attribute {{key}}")
+AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended""",
+            "member",
+            "vllm",
+            "transformers",
+            {"vllm": None, "transformers": None},
+        ),
+        (
             f"ImportError: {VENV}/torchcodec/libtorchcodec_core8.so: undefined symbol: torch_from_blob",
             "symbol",
             "torchcodec",
