@@ -1,6 +1,5 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
-import functools
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,17 +15,23 @@ from builder.core.errors import (
     NotKnownError,
     UsageError,
 )
-from builder.core.model import Cell
-from builder.core.versions import canonical, contains, key, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, check, platform_of
-from builder.plan.facts.tables import ON_JETSON, FrameworkRow, NameRow, card_of, load
-from builder.plan.lock import pip_line
+from builder.core.versions import canonical, contains, lower_bound, pinned, release
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
+from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
+from builder.plan.resolve.notes import (
+    named,
+    notes_on,
+    of_indexes,
+    of_newer,
+    of_older,
+    of_pythons,
+    of_retired,
+    releases_of,
+)
 from builder.plan.resolve.refusals import (
     WAYS_LEAD,
     LastRelease,
-    last_branches,
     last_release,
-    newer_elsewhere,
     nothing,
 )
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
@@ -136,13 +141,13 @@ def propose(
         demand, swapped = _by_other_names(demand)
         if not demand.frameworks:
             if index is not None:
-                note(f"asking the index for the frameworks that {_named(demand.companions)} brings")
+                note(f"asking the index for the frameworks that {named(demand.companions)} brings")
             try:
                 demand = _with_brought(demand, index)
             except (UsageError, NoSolutionError) as problem:  # what was left out may have been the framework
                 problem.message = "\n  ".join((problem.message, *asked.notes))
                 raise
-        note(f"asking the {'index' if index is not None else 'tables'} about {_named(demand.frameworks)}")
+        note(f"asking the {'index' if index is not None else 'tables'} about {named(demand.frameworks)}")
         offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
         if index is not None and index.settings.chosen:
             _refuse_silent(offers)
@@ -165,7 +170,7 @@ def propose(
             if way is None:
                 raise
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
-            asked.notes += _of_older(way.proposal, demand, available)
+            asked.notes += of_older(way.proposal, demand, available)
             refusal = refusal or problem
         if refusal is not None and not take_nearest and (changes or not standing[0].possible):
             whole = (
@@ -173,9 +178,9 @@ def propose(
                 if any(one.instead is None for one in changes)
                 else None
             )
-            notes = (*_of_indexes(asked.places, standing[0], demand), *_of_retired(standing[0], demand))
+            notes = (*of_indexes(asked.places, standing[0], demand), *of_retired(standing[0], demand))
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
-        asked.notes += _notes_on(standing, demand, asked.places)
+        asked.notes += notes_on(standing, demand, asked.places)
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
@@ -191,18 +196,6 @@ def propose(
             last=last,
             changes=changes,
         )
-
-
-def _notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
-    """What a reader has to know of the cells that stand, the best of them first."""
-    best = standing[0]
-    if all(one.cell.cuda.provider == "none" for one in standing):
-        names = ", ".join(best.cell.frameworks)
-        yield f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`"
-    for about in (_of_extras, _of_builds, _of_retired, functools.partial(_of_indexes, places)):
-        yield from about(best, demand)
-    yield from newer_elsewhere(demand)
-    yield from last_branches(demand.gpus)
 
 
 @contextmanager
@@ -232,11 +225,6 @@ def _told_elsewhere(asked: Wishes) -> Iterator[None]:
         ) from none
 
 
-def _named(wishes: Sequence[NamedRequirement]) -> str:
-    more = f" and {len(wishes) - 4} more" if len(wishes) > 4 else ""
-    return ", ".join(map(str, wishes[:4])) + more
-
-
 def _newest_of(wish: NamedRequirement) -> str | None:
     """The newest release on record that a requirement admits, else the one that it names."""
     every = {row.version for row in load().table(wish.name).rows}
@@ -261,7 +249,7 @@ def _on_any_python(
         standing, newer = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
         if index is not None and demand.companions:
-            note(f"asking the index for the Pythons of {_named(demand.companions)}")
+            note(f"asking the index for the Pythons of {named(demand.companions)}")
         has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
         there = common(has)
         if not has or not any(map(demand.takes_python, there)):
@@ -274,148 +262,7 @@ def _on_any_python(
             raise first from second  # which speaks of what was asked for
     else:
         has, there = {}, frozenset[str]()
-    return standing, [*_of_pythons(has), *_of_older(standing[0], demand, available), *newer]
-
-
-def _of_pythons(has: Mapping[NamedRequirement, frozenset[str]]) -> Iterator[str]:
-    for wish, there in has.items():
-        pythons = sorted(there, key=key)
-        yield f"{wish} ({wish.place}) has wheels for Python {', '.join(pythons)}, and so one of them is taken"
-
-
-def _of_newer(standing: Sequence[Proposal], refused: Mapping[str, Proposal]) -> Iterator[str]:
-    """Why the first proposal is not a newer release that the rules let pass: its index was silent, or its
-    wheels were resolved or read, and refused.
-    """
-    first, told = dict(_releases(standing[0])), set[tuple[str, ...]]()
-    for one, why in (
-        *((one, one.unasked) for one in standing[1:]),
-        *((one, text.partition("\n")[0]) for text, one in refused.items()),
-    ):
-        mine = dict(_releases(one))
-        newer = any(name in first and release(text) > release(first[name]) for name, text in mine.items())
-        if why is None or not newer or one.cell.frameworks in told:
-            continue
-        told.add(one.cell.frameworks)
-        names = ", ".join(one.cell.frameworks)
-        if one.unasked is None:
-            yield f"{names} is newer than the first below, and refused: {why}"
-            continue
-        line = pip_line(one.cell)
-        by_pip = f"; by pip, on Python {one.cell.python}: {line}" if line is not None else ""
-        yield f"{names} is newer than the first below, and nobody read it here: {why}{by_pip}"
-
-
-def _of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Why the first proposal has an older release of a framework than could be had without the rest."""
-    if not demand.companions:
-        return
-    alone = search(replace(demand, companions=()), available=available, enough=20).possible
-    # an index of its own that the best has none of may be silent
-    alike = (one for one in alone if {*one.cell.index} <= {*best.cell.index})
-    newest = dict(_releases(next(alike, best)))
-    for name, version in _releases(best):
-        if name in newest and release(version) < release(newest[name]):
-            beside = _named(demand.companions)
-            yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
-
-
-def _of_extras(best: Proposal, demand: Demand) -> Iterator[str]:
-    """That the first proposal's framework brings CUDA by another extra than the one that is asked for, which
-    older releases had.
-    """
-    taken = {canonical(parsed.name): parsed for parsed in map(Requirement, best.cell.frameworks)}
-    for wish in demand.frameworks:
-        asked, mine = set(map(canonical, wish.parsed.extras)), taken.get(wish.name)
-        rows = load().table(wish.name).of(pinned(mine) or "") if mine is not None else []
-        here = {extra for row in rows for extra in (*row.extras, *row.aliases)}
-        if mine is None or not mine.extras:
-            continue
-        other = asked - here - set(map(canonical, mine.extras))
-        gone = sorted(extra for extra in other if any(row.is_named_by(extra) for row in rows))
-        if not gone:
-            continue
-        had = [row.version for row in load().table(wish.name).rows if {*gone} <= {*row.extras}]
-        last = (
-            f"; the last one on record that does by {', '.join(gone)} is {max(had, key=release)}"
-            if had
-            else ""
-        )
-        said = f"{wish} ({wish.place}) is taken as {mine}"
-        yield f"{said}: this release brings the same CUDA by that extra{last}"
-
-
-def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
-    """Why the first proposal has another build of a PyTorch than the one that its requirement, with the index
-    beside it, gets by pip.
-    """
-    for parsed in map(Requirement, best.cell.frameworks):
-        wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
-        release_, _, taken = (pinned(parsed) or "").partition("+")
-        if not taken or wish is None or pinned(wish.parsed) != release_:
-            continue  # a range leaves the build open, and who names one gets it
-        named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
-        rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
-        row = next((row for row in rows if row.variant in named), None)
-        row = row or next((row for row in rows if row.default), None)
-        if row is None:
-            continue
-        if (why := _against(row, parsed, best.cell, demand)) is not None:
-            bare = best.cell.platform in row.cpu_only
-            told = f"{wish} ({wish.place}) is by pip the build {f'for CUDA {row.cuda}: {why}' * (not bare)}"
-            told += f"without CUDA on {best.cell.platform}" * bare
-            yield f"{told}; taken is that with +{taken}"
-
-
-def _against(row: FrameworkRow, parsed: Requirement, cell: Cell, demand: Demand) -> str | None:
-    """Why another build of the same release does not do in the place of a cell's; None if it does."""
-    mine = f"{parsed.name}=={row.version}" + f"+{row.variant}" * (not row.default)
-    frameworks = tuple(mine if text == str(parsed) else text for text in cell.frameworks)
-    index = tuple(url for url in cell.index if not PYTORCH.match(url))
-    if not row.default:
-        index = (*index, f"https://download.pytorch.org/whl/{row.variant}")
-    found = check(replace(cell, frameworks=frameworks, index=index), driver=demand.driver, suggest=False)
-    return next((one.message for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-
-
-def _of_indexes(places: Mapping[str, str], best: Proposal, demand: Demand) -> Iterator[str]:
-    """The line of a project to change, where it names PyTorch's index of a build that the first proposal has
-    another of, and why.
-    """
-    torch = (one for one in map(Requirement, best.cell.frameworks) if canonical(one.name) == "torch")
-    for parsed in torch if places else ():
-        version, _, taken = (pinned(parsed) or "").partition("+")
-        rows = load().table("torch").of(version)
-        default = next((row.variant for row in rows if row.default), "")
-        for url, place in places.items():
-            named = re.match(r"https://download\.pytorch\.org/whl/(cu\d+)", url)
-            if named is None or named[1] == (taken or default):
-                continue
-            row = next((row for row in rows if row.variant == named[1]), None)
-            why = f"no build of PyTorch {version} on record is there"
-            if row is not None:
-                why = _against(row, parsed, best.cell, demand) or f"the build +{taken or default} is taken"
-            way = f"put {url.replace(named[1], taken)} there" if taken else "the default index has the build"
-            yield f"{place} names {url}: {why}; {way}"
-
-
-def _of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
-    """What stands for a name that its maker gave up: tensorflow-gpu."""
-    for parsed in map(Requirement, best.cell.frameworks):
-        name, version = canonical(parsed.name), pinned(parsed) or ""
-        row = load().mistaken_names.get(name)
-        if row is None or row.versions is None or not load().is_framework(row.instead):
-            continue
-        same = load().table(row.instead).of(version, row.instead)
-        has = any(demand.built_for in {*one.platforms} - {*one.cpu_only} for one in same)
-        what = "is the same, with CUDA" if has else "was built without CUDA; later ones have it"
-        yield f"{name} is a retired name: {row.reason}; {row.instead}=={version} {what}"
-
-
-def _releases(proposal: Proposal) -> Iterator[tuple[str, str]]:
-    """Name and version, without its build, of each framework."""
-    for parsed in map(Requirement, proposal.cell.frameworks):
-        yield canonical(parsed.name), (pinned(parsed) or "0").partition("+")[0]
+    return standing, [*of_pythons(has), *of_older(standing[0], demand, available), *newer]
 
 
 def _standing(
@@ -463,8 +310,8 @@ def _standing(
             reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    # beside other packages :func:`_of_older` says it
-    return standing, list(_of_newer(standing, {} if demand.companions else refused))
+    # beside other packages :func:`of_older` says it
+    return standing, list(of_newer(standing, {} if demand.companions else refused))
 
 
 def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
@@ -556,7 +403,7 @@ def _with_way(
 
 def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
     """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
-    mine = dict(_releases(proposal))
+    mine = dict(releases_of(proposal))
     lines = problem.message.splitlines()
     kept = 0
     for line, way in zip(problem.ways, problem.instead, strict=True):
@@ -580,7 +427,7 @@ def _beside_cpu_builds(demand: Demand, index: Index | None, note: Callable[[str]
     others = tuple(wish for wish in demand.companions if wish.name not in cpu)
     if demand.frameworks or not cpu or not others or index is None:
         return demand
-    note(f"asking the index for the frameworks that {_named(others)} brings")
+    note(f"asking the index for the frameworks that {named(others)} brings")
     try:
         found = _with_brought(replace(demand, companions=others), index)
     except (UsageError, NoSolutionError):  # said of all of them below, where nothing has another name either
@@ -724,7 +571,7 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
 def _of_no_framework(demand: Demand) -> str:
     """The file of all requirements, or they themselves, of which none is a framework on record."""
     file = _file_of(demand)
-    return f"{file or _named(demand.companions)} names no framework that is on record"
+    return f"{file or named(demand.companions)} names no framework that is on record"
 
 
 def _file_of(demand: Demand) -> str | None:

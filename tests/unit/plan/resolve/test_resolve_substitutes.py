@@ -21,6 +21,7 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import asked_once
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
+from builder.plan.resolve import notes as told_of
 from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
@@ -396,7 +397,7 @@ def test_why_the_first_proposal_is_no_newer_release_is_said() -> None:
         "and old": on_a_card("torch==2.8.0"),
     }
     standing = [first, replace(silent, unasked="the host is unknown")]
-    unread, refused = proposing._of_newer(standing, against)
+    unread, refused = told_of.of_newer(standing, against)
     assert unread.startswith(
         "torch==2.14.1+cu126 is newer than the first below, and nobody read it here: the host"
     )
@@ -739,18 +740,18 @@ def test_the_line_of_a_project_to_change_and_a_retired_name_are_told() -> None:
     mine, place = "https://download.pytorch.org/whl/cu128", "pyproject.toml, [[tool.uv.index]] 'pytorch'"
     demand = demanded("torch~=2.8.0", gpus=("6.1",), driver="580.95.05")
     (best, *_) = search(demand, enough=1).possible
-    (note,) = proposing._of_indexes({mine: place}, best, demand)
+    (note,) = told_of.of_indexes({mine: place}, best, demand)
     assert note.startswith(f"{place} names {mine}: ")
     assert "6.1" in note
     assert note.endswith("; put https://download.pytorch.org/whl/cu126 there")
-    assert not list(proposing._of_indexes({mine.replace("cu128", "cu126"): place}, best, demand))
+    assert not list(told_of.of_indexes({mine.replace("cu128", "cu126"): place}, best, demand))
     for text, said in (
         ("tensorflow-gpu==2.6.2", "tensorflow==2.6.2 is the same, with CUDA"),
         ("tensorflow-gpu==1.14.0", "tensorflow==1.14.0 was built without CUDA; later ones have it"),
         ("tensorflow==2.6.2", ""),
     ):
         demand = demanded(text)
-        notes = list(proposing._of_retired(search(demand, enough=1).possible[0], demand))
+        notes = list(told_of.of_retired(search(demand, enough=1).possible[0], demand))
         assert [note.endswith(said) for note in notes] == [True] * bool(said)
 
 

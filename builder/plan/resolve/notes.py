@@ -1,0 +1,177 @@
+"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from packaging.requirements import Requirement
+
+from builder.core.model import Cell
+from builder.core.versions import canonical, key, pinned, release
+from builder.plan.facts.rules import PYTORCH, Outcome, check
+from builder.plan.facts.tables import FrameworkRow, load
+from builder.plan.lock import pip_line
+from builder.plan.resolve.refusals import last_branches, newer_elsewhere
+from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.solve import Demand, Proposal, search
+
+
+def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
+    """What a reader has to know of the cells that stand, the best of them first."""
+    best = standing[0]
+    if all(one.cell.cuda.provider == "none" for one in standing):
+        names = ", ".join(best.cell.frameworks)
+        yield f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`"
+    for about in (_of_extras, _of_builds, of_retired, functools.partial(of_indexes, places)):
+        yield from about(best, demand)
+    yield from newer_elsewhere(demand)
+    yield from last_branches(demand.gpus)
+
+
+def named(wishes: Sequence[NamedRequirement]) -> str:
+    """The first four of the requirements, and how many more there are."""
+    more = f" and {len(wishes) - 4} more" if len(wishes) > 4 else ""
+    return ", ".join(map(str, wishes[:4])) + more
+
+
+def of_pythons(has: Mapping[NamedRequirement, frozenset[str]]) -> Iterator[str]:
+    """The Pythons for which a requirement has wheels, where they decide on the proposal's."""
+    for wish, there in has.items():
+        pythons = sorted(there, key=key)
+        yield f"{wish} ({wish.place}) has wheels for Python {', '.join(pythons)}, and so one of them is taken"
+
+
+def of_newer(standing: Sequence[Proposal], refused: Mapping[str, Proposal]) -> Iterator[str]:
+    """Why the first proposal is not a newer release that the rules let pass: its index was silent, or its
+    wheels were resolved or read, and refused.
+    """
+    first, told = dict(releases_of(standing[0])), set[tuple[str, ...]]()
+    for one, why in (
+        *((one, one.unasked) for one in standing[1:]),
+        *((one, text.partition("\n")[0]) for text, one in refused.items()),
+    ):
+        mine = dict(releases_of(one))
+        newer = any(name in first and release(text) > release(first[name]) for name, text in mine.items())
+        if why is None or not newer or one.cell.frameworks in told:
+            continue
+        told.add(one.cell.frameworks)
+        names = ", ".join(one.cell.frameworks)
+        if one.unasked is None:
+            yield f"{names} is newer than the first below, and refused: {why}"
+            continue
+        line = pip_line(one.cell)
+        by_pip = f"; by pip, on Python {one.cell.python}: {line}" if line is not None else ""
+        yield f"{names} is newer than the first below, and nobody read it here: {why}{by_pip}"
+
+
+def of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Why the first proposal has an older release of a framework than could be had without the rest."""
+    if not demand.companions:
+        return
+    alone = search(replace(demand, companions=()), available=available, enough=20).possible
+    # an index of its own that the best has none of may be silent
+    alike = (one for one in alone if {*one.cell.index} <= {*best.cell.index})
+    newest = dict(releases_of(next(alike, best)))
+    for name, version in releases_of(best):
+        if name in newest and release(version) < release(newest[name]):
+            beside = named(demand.companions)
+            yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
+
+
+def _of_extras(best: Proposal, demand: Demand) -> Iterator[str]:
+    """That the first proposal's framework brings CUDA by another extra than the one that is asked for, which
+    older releases had.
+    """
+    taken = {canonical(parsed.name): parsed for parsed in map(Requirement, best.cell.frameworks)}
+    for wish in demand.frameworks:
+        asked, mine = set(map(canonical, wish.parsed.extras)), taken.get(wish.name)
+        rows = load().table(wish.name).of(pinned(mine) or "") if mine is not None else []
+        here = {extra for row in rows for extra in (*row.extras, *row.aliases)}
+        if mine is None or not mine.extras:
+            continue
+        other = asked - here - set(map(canonical, mine.extras))
+        gone = sorted(extra for extra in other if any(row.is_named_by(extra) for row in rows))
+        if not gone:
+            continue
+        had = [row.version for row in load().table(wish.name).rows if {*gone} <= {*row.extras}]
+        last = (
+            f"; the last one on record that does by {', '.join(gone)} is {max(had, key=release)}"
+            if had
+            else ""
+        )
+        said = f"{wish} ({wish.place}) is taken as {mine}"
+        yield f"{said}: this release brings the same CUDA by that extra{last}"
+
+
+def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
+    """Why the first proposal has another build of a PyTorch than the one that its requirement, with the index
+    beside it, gets by pip.
+    """
+    for parsed in map(Requirement, best.cell.frameworks):
+        wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
+        release_, _, taken = (pinned(parsed) or "").partition("+")
+        if not taken or wish is None or pinned(wish.parsed) != release_:
+            continue  # a range leaves the build open, and who names one gets it
+        named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
+        rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
+        row = next((row for row in rows if row.variant in named), None)
+        row = row or next((row for row in rows if row.default), None)
+        if row is None:
+            continue
+        if (why := _against(row, parsed, best.cell, demand)) is not None:
+            bare = best.cell.platform in row.cpu_only
+            told = f"{wish} ({wish.place}) is by pip the build {f'for CUDA {row.cuda}: {why}' * (not bare)}"
+            told += f"without CUDA on {best.cell.platform}" * bare
+            yield f"{told}; taken is that with +{taken}"
+
+
+def _against(row: FrameworkRow, parsed: Requirement, cell: Cell, demand: Demand) -> str | None:
+    """Why another build of the same release does not do in the place of a cell's; None if it does."""
+    mine = f"{parsed.name}=={row.version}" + f"+{row.variant}" * (not row.default)
+    frameworks = tuple(mine if text == str(parsed) else text for text in cell.frameworks)
+    index = tuple(url for url in cell.index if not PYTORCH.match(url))
+    if not row.default:
+        index = (*index, f"https://download.pytorch.org/whl/{row.variant}")
+    found = check(replace(cell, frameworks=frameworks, index=index), driver=demand.driver, suggest=False)
+    return next((one.message for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+
+
+def of_indexes(places: Mapping[str, str], best: Proposal, demand: Demand) -> Iterator[str]:
+    """The line of a project to change, where it names PyTorch's index of a build that the first proposal has
+    another of, and why.
+    """
+    torch = (one for one in map(Requirement, best.cell.frameworks) if canonical(one.name) == "torch")
+    for parsed in torch if places else ():
+        version, _, taken = (pinned(parsed) or "").partition("+")
+        rows = load().table("torch").of(version)
+        default = next((row.variant for row in rows if row.default), "")
+        for url, place in places.items():
+            named = re.match(r"https://download\.pytorch\.org/whl/(cu\d+)", url)
+            if named is None or named[1] == (taken or default):
+                continue
+            row = next((row for row in rows if row.variant == named[1]), None)
+            why = f"no build of PyTorch {version} on record is there"
+            if row is not None:
+                why = _against(row, parsed, best.cell, demand) or f"the build +{taken or default} is taken"
+            way = f"put {url.replace(named[1], taken)} there" if taken else "the default index has the build"
+            yield f"{place} names {url}: {why}; {way}"
+
+
+def of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
+    """What stands for a name that its maker gave up: tensorflow-gpu."""
+    for parsed in map(Requirement, best.cell.frameworks):
+        name, version = canonical(parsed.name), pinned(parsed) or ""
+        row = load().mistaken_names.get(name)
+        if row is None or row.versions is None or not load().is_framework(row.instead):
+            continue
+        same = load().table(row.instead).of(version, row.instead)
+        has = any(demand.built_for in {*one.platforms} - {*one.cpu_only} for one in same)
+        what = "is the same, with CUDA" if has else "was built without CUDA; later ones have it"
+        yield f"{name} is a retired name: {row.reason}; {row.instead}=={version} {what}"
+
+
+def releases_of(proposal: Proposal) -> Iterator[tuple[str, str]]:
+    """Name and version, without its build, of each framework."""
+    for parsed in map(Requirement, proposal.cell.frameworks):
+        yield canonical(parsed.name), (pinned(parsed) or "0").partition("+")[0]
