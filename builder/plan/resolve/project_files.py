@@ -44,7 +44,13 @@ from builder.plan.resolve.requirements import (
     quoted,
     read_text,
 )
-from builder.plan.resolve.source_files import from_notebook, from_readme, from_setup_cfg, from_setup_py
+from builder.plan.resolve.source_files import (
+    add_imported,
+    from_notebook,
+    from_readme,
+    from_setup_cfg,
+    from_setup_py,
+)
 from builder.sources.index import MACHINES, environment
 
 
@@ -112,10 +118,12 @@ def _from_folder(folder: Path) -> Wishes:
     if not there and len(others) == 1:
         return from_file(folder / others[0])
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
-    if not found.wishes and readme is not None:
+    if not found.wishes:
         with contextlib.suppress(UsageError):  # what has no requirements is told below
-            found.take_over(from_readme(readme))
-            read.append(readme.name)
+            if readme is not None:
+                found.take_over(from_readme(readme))
+                read.append(readme.name)
+        add_imported(folder, found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:

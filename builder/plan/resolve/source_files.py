@@ -7,7 +7,10 @@ https://setuptools.pypa.io/en/latest/userguide/declarative_config.html, https://
 
 import ast
 import configparser
+import contextlib
+import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -398,6 +401,53 @@ def _imported(code: Sequence[tuple[str, str]], path: Path, found: Wishes) -> Non
         found.add(name, f"{path}, {place}")
         found.note(f"{path}, {place}", f"import of {said[1]}", why)
         return
+
+
+def add_imported(folder: Path, found: Wishes) -> None:
+    """Take over the framework that most of a folder's Python files import, in any release, if none of the
+    requirements is on it.
+    """
+    files = list[tuple[Path, list[str]]]()
+    for path in itertools.islice(_sources_below(folder), _MOST_SOURCES):
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            names = re.findall(r"(?m)^\s*(?:import|from)\s+(\w+)", read_text(path))
+            files.append((path, names))
+    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
+    times = Counter(module for _, names in files for module in {*names} & wanted.keys())
+    if not times:
+        return
+    module = max(sorted(times), key=lambda one: times[one])
+    name = wanted[module]
+    if all(load().table_name(wish.name) != load().table_name(canonical(name)) for wish in found.wishes):
+        place = next(path for path, names in files if module in names)
+        why = f"{times[module]} of its files import it: {name}, in any release"
+        found.add(name, str(place))
+        found.note(str(folder), f"import of {module}", why)
+    beside = {"torchvision", "torchaudio"} & {one for _, names in files for one in names}
+    for companion in sorted(beside - {wish.name for wish in found.wishes}) if name == "torch" else ():
+        found.add(companion, str(folder))
+
+
+_MOST_SOURCES, _MOST_FOLDERS = 300, 200
+
+
+def _sources_below(folder: Path) -> Iterator[Path]:
+    """Python files of a project, those of its own folder first; none of an environment, nor of its tests."""
+    folders = [folder]
+    for one in folders:  # it grows
+        try:
+            there = sorted(itertools.islice(one.iterdir(), 1000))
+        except PermissionError:
+            continue
+        for path in there:
+            if path.suffix == ".py" and path.is_file():
+                yield path
+            elif len(folders) < _MOST_FOLDERS and _SOURCES.fullmatch(path.name) and path.is_dir():
+                folders += [] if path.is_symlink() else [path]
+
+
+_SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z][\w-]*")
+"""Folders in which a project's own sources are."""
 
 
 def imports_of_source(text: str) -> list[str]:

@@ -287,6 +287,27 @@ def test_a_folder_without_requirements_is_read_by_the_blocks_of_its_readme(tmp_p
         from_file(tmp_path)
 
 
+def test_a_folder_without_requirements_has_the_framework_that_its_sources_import(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(SETUP.format(before="", asked="[]", more=""))
+    (tmp_path / "README.md").write_text("```\npip install opencv-python onnxruntime\n```\n")
+    inner = tmp_path / "mine" / "models"
+    inner.mkdir(parents=True)
+    for name, text in (
+        ("a", "import torch\n"),
+        ("b", "from torch import nn\nimport torchvision\n"),
+        ("c", "x"),
+    ):
+        (inner / f"{name}.py").write_text(text)
+    (tmp_path / "export.py").write_text("import onnxruntime\n")
+    (tmp_path / "tests").mkdir()
+    for number in range(3):
+        (tmp_path / "tests" / f"test_{number}.py").write_text("import tensorflow\n")
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["opencv-python", "onnxruntime", "torch", "torchvision"]
+    assert found.wishes[2].place == str(inner / "a.py")
+    assert "import of torch: 2 of its files import it: torch, in any release" in "".join(found.notes)
+
+
 def test_a_folder_is_read_as_one_project(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         "FROM tensorflow/tensorflow:2.4.0-gpu\nRUN pip install -r requirements.txt tqdm\n"
