@@ -49,7 +49,7 @@ from builder.plan.resolve.solve import (
     to_matrix_yaml,
     wheel_pythons,
 )
-from builder.plan.resolve.substitutes import Substitution, joined, nearest_demand
+from builder.plan.resolve.substitutes import Substitution, joined, nearest_demand, written_twice
 from builder.sources.index import Index, Offer, ask
 
 
@@ -137,8 +137,7 @@ def propose(
             index=tuple(asked.index),
             imports=tuple(asked.imports),
         )
-        demand = _beside_cpu_builds(demand, index, note)
-        demand, swapped = _by_other_names(demand)
+        demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {named(demand.companions)} brings")
@@ -158,8 +157,11 @@ def propose(
         try:
             standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
             asked.notes += told
-        except _BrokenSetError:
-            raise
+        except _BrokenSetError as problem:
+            demand, dropped = _with_one_of_each(demand, problem)
+            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
+            asked.notes += told
+            changes, refusal = [*swapped, *dropped], problem
         except NothingPossibleError as problem:
             note("not possible as asked: looking for the nearest requirements that are")
             try:
@@ -230,6 +232,17 @@ def _newest_of(wish: NamedRequirement) -> str | None:
     every = {row.version for row in load().table(wish.name).rows}
     fitting = (version for version in every if contains(wish.parsed.specifier, version))
     return max(fitting, key=release, default=pinned(wish.parsed) or lower_bound(wish.parsed))
+
+
+def _with_one_of_each(demand: Demand, problem: _BrokenSetError) -> tuple[Demand, list[Substitution]]:
+    """The demand without packages that write the same files as one that stays; ``problem`` without any."""
+    twice = written_twice(problem.message, [wish.name for wish in demand.companions])
+    if not twice:
+        raise problem
+    gone = [wish for wish in demand.companions if wish.name in twice]
+    rest = tuple(wish for wish in demand.companions if wish not in gone)
+    dropped = [Substitution(asked=wish, instead=None, reason=twice[wish.name]) for wish in gone]
+    return replace(demand, companions=rest), dropped
 
 
 def _on_any_python(

@@ -485,7 +485,7 @@ def _loosened(
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
             return None
-        if twice := _written_twice(answer, named):
+        if twice := written_twice(answer, named):
             changed |= dict.fromkeys(twice)
             reasons |= twice
             continue
@@ -529,15 +529,16 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
     return _COMPILED if name in lacking(answer) else reason(answer, mine[name])
 
 
-def _written_twice(answer: str, named: Sequence[str]) -> dict[str, str]:
+def written_twice(answer: str, named: Sequence[str]) -> dict[str, str]:
     """The packages to leave out of several that write the same files, each with the one that stays and why,
     if the rules say which.
     """
     found = re.search(
-        r"(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. Keep (?P<one>[\w.-]+): (?P<why>.*)",
+        r"(?m)(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. "
+        r"Keep (?P<one>[\w.-]+): (?P<why>.*?)\)?$",
         answer,
     )
-    if found is None or canonical(found["one"]) not in named:
+    if found is None:
         return {}
     why = f"{found['one']} stays, and both write the same files: {found['why']}"
     others = (name for name in map(canonical, found["all"].split(" and ")) if name in named)

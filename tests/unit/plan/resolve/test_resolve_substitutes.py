@@ -183,6 +183,21 @@ def test_of_packages_that_write_the_same_files_the_one_to_keep_is_kept(
     assert any("opencv-contrib-python-headless==4.5.5.64" in pip for pip in resolver)
 
 
+def test_a_package_goes_that_writes_the_files_of_one_that_another_brings() -> None:
+    said = (
+        "the wheels that were resolved cannot work together (same-files: ultralytics-thop and thop write the "
+        "same files (thop/__init__.py): an image has one of them. Keep ultralytics-thop: it is maintained)"
+    )
+    problem = proposing._BrokenSetError(f"nothing is possible:\n  {said}\nand more")
+    demand, dropped = proposing._with_one_of_each(demanded("torch==2.10.0", "ultralytics", "thop"), problem)
+    assert [wish.name for wish in demand.companions] == ["ultralytics"]
+    assert [(one.asked.name, one.instead, one.reason) for one in dropped] == [
+        ("thop", None, "ultralytics-thop stays, and both write the same files: it is maintained")
+    ]
+    with pytest.raises(proposing._BrokenSetError):
+        proposing._with_one_of_each(demanded("torch==2.10.0", "ultralytics"), problem)
+
+
 @pytest.mark.parametrize(
     ("asked", "own", "once"),
     [
