@@ -161,12 +161,14 @@ WITHOUT_A_TABLE = {
     *(
         "chromadb",
         "dgl",
+        "e3nn",
         "gradio",
         "httpcore",
         "httpx",
         "imgaug",
         "jaxlib",
         "keras-cv",
+        "larq",
         "librosa",
         "networkx",
         "segmentation-models",
@@ -178,7 +180,7 @@ WITHOUT_A_TABLE = {
     *("fastapi", "openai", "httpx", "pydantic", "typing-extensions"),  # a version is all that decides
     *("cryptography", "pyopenssl", "requests-toolbelt", "urllib3"),  # the same
     *("arviz", "click", "gevent", "greenlet", "ray"),  # the same
-    *("pyserial", "serial"),  # only that they are two of one file
+    *("pyserial", "serial", "thop", "ultralytics-thop"),  # only that they are two of one file
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     "flashinfer-jit-cache",  # on an index of its maker's alone
 }
