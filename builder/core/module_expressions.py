@@ -55,6 +55,10 @@ _OF_IMAGES = re.compile(
 _SIGNS = frozenset({"lt", "le", "eq", "ne", "ge", "gt"})
 _KEYS = (str, int, frozenset)
 MOST_TURNS = 20_000
+_MOST_LENGTH = 4_000
+"""Of a text that another one is made of: a wheel's source may double one at each turn of a loop."""
+_MOST_MADE = 1_000_000
+"""Letters and elements that the sources of a set make, or look through: 6,437 with transformers 4.52."""
 
 
 class _Unknown:
@@ -144,6 +148,16 @@ class RunState(ABC):
         """The distribution that decided the last answer."""
         self.depth = self.steps = self.trying = 0
         """Calls, statements, and blocks of a ``try`` that a statement is in."""
+        self.size_made = 0
+        """Letters and elements of what was made so far."""
+
+    def counted(self, value: Any) -> Any:
+        """A value that was made. Raises UnknownValueError after the last that a set may make."""
+        if isinstance(value, str | list | tuple | set | frozenset | dict):
+            self.size_made += len(value)
+            if self.size_made > _MOST_MADE:
+                raise UnknownValueError
+        return value
 
     @abstractmethod
     def value_of(self, module: str, name: str) -> Any:
@@ -264,7 +278,7 @@ class Expressions(ABC):
             case ast.Attribute(value=on, attr=name):
                 answer = self.attribute(self.value(on, scopes), name)
             case ast.Call():
-                answer = self.call(node, scopes)
+                answer = self.runs.counted(self.call(node, scopes))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 found = self.test(operand, scopes)
                 answer = found if found is UNKNOWN else not found
@@ -273,11 +287,13 @@ class Expressions(ABC):
             case ast.Subscript(value=on, slice=at):
                 answer = self.subscript(self.value(on, scopes), self.value(at, scopes))
             case ast.BinOp(left=left, op=op, right=right):
-                answer = self.binary(self.value(left, scopes), op, self.value(right, scopes))
+                answer = self.runs.counted(
+                    self.binary(self.value(left, scopes), op, self.value(right, scopes))
+                )
             case ast.BoolOp() | ast.IfExp():
                 answer = self.chosen(node, scopes)
             case _:
-                answer = self.made(node, scopes)
+                answer = self.runs.counted(self.made(node, scopes))
         return answer
 
     def made(self, node: ast.expr | None, scopes: Scopes) -> Any:
@@ -362,7 +378,7 @@ class Expressions(ABC):
             there = self.found(one) if isinstance(one, str) else UNKNOWN
             if isinstance(sign, ast.In | ast.NotIn) and there is not UNKNOWN:
                 answer = (there is not None) == isinstance(sign, ast.In)
-        elif compares is not None and _is_plain(one) and _is_plain(other) and not is_doubtful(other):
+        elif compares is not None and self.is_plain(one) and self.is_plain(other) and not is_doubtful(other):
             try:
                 answer = compares(one, other)
             except TypeError:  # as of a text and a number
@@ -401,7 +417,7 @@ class Expressions(ABC):
         if isinstance(one, ModulePlace) and isinstance(op, ast.Div) and isinstance(other, str):
             return ModulePlace(f"{one.folder}.{other.replace('/', '.')}")
         if isinstance(op, ast.Add) and type(one) is type(other) and isinstance(one, str | list | tuple | int):
-            return one + other
+            return one + other if _is_short(one) and _is_short(other) else UNKNOWN
         if isinstance(op, ast.BitOr) and isinstance(one, set) and isinstance(other, set):
             return one | other
         return UNKNOWN
@@ -464,7 +480,7 @@ class Expressions(ABC):
             answer = Method(None, "globals")
         elif name == "dir" and len(args) == 1:
             answer = self.names_in(args[0])
-        elif name == "isinstance" and len(args) == 2 and _is_plain(args[0]):
+        elif name == "isinstance" and len(args) == 2 and self.is_plain(args[0]):
             kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             classes = [_CLASSES.get(last_name(one)) for one in kinds]
             known = tuple(one for one in classes if one is not None)
@@ -476,7 +492,7 @@ class Expressions(ABC):
             answer = None
         elif name == "print":
             answer = None
-        elif name in _BUILTINS and not words and all(map(_is_plain, args)):
+        elif name in _BUILTINS and not words and all(map(self.is_plain, args)):
             answer = _applied(_BUILTINS[name], args) if not any(map(is_doubtful, args)) else UNKNOWN
         return answer
 
@@ -509,11 +525,14 @@ class Expressions(ABC):
             )
         if isinstance(on, NAMED) or on is None or (name not in _READS and name not in CHANGES):
             return UNKNOWN
-        if not all(map(_is_plain, args)) or any(map(is_doubtful, args)):
+        known = all(map(self.is_plain, args)) and not any(map(is_doubtful, args))
+        if not known or not all(map(_is_short, (on, *args))) or (name == "format" and ":" in on):  # a width
             if isinstance(on, NameTable) and name in CHANGES:
                 on.doubt = None
-            elif isinstance(on, list) and name in {"append", "extend"}:
+            elif isinstance(on, list) and name in CHANGES:
                 on.append(UNKNOWN)
+            elif isinstance(on, set) and name in CHANGES:
+                on.add(UNKNOWN)
             return UNKNOWN
         found = _applied(getattr(on, name, None), args)
         if is_doubtful(on) and (found is None or name not in {"get", *CHANGES}):
@@ -554,7 +573,9 @@ class Expressions(ABC):
                     answer = Version(str(version))
                 except InvalidVersion:
                     raise RaisesError("InvalidVersion") from None
-            case [one, other] if text.startswith("operator.") and type(one) is type(other) and _is_plain(one):
+            case [one, other] if (
+                text.startswith("operator.") and type(one) is type(other) and self.is_plain(one)
+            ):
                 answer = _applied(getattr(operator, last, None), args) if last in _SIGNS else UNKNOWN
             case [ModulePlace() as place, *_] if text == "pathlib.Path":
                 answer = place
@@ -596,6 +617,12 @@ class Expressions(ABC):
             raise RaisesError("PackageNotFoundError")
         return UNKNOWN
 
+    def is_plain(self, value: Any) -> bool:
+        """Whether a value is known through and through."""
+        if isinstance(value, list | tuple | set | frozenset):
+            return not isinstance(value, NAMED) and all(map(self.is_plain, self.runs.counted(value)))
+        return value is None or isinstance(value, bool | int | str | dict | Version)
+
     def decided_by(self, module: str) -> None:
         self.runs.decides = self.runs.decides or self.every.owner(module.partition(".")[0]) or ""
 
@@ -607,11 +634,11 @@ def _made(kind: type, every: list[Any]) -> Any:
         return UNKNOWN
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is known through and through."""
-    if isinstance(value, list | tuple | set | frozenset):
-        return not isinstance(value, NAMED) and all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | str | dict | Version)
+def _is_short(value: Any) -> bool:
+    """Whether a text, a number or a list may become a part of a larger one."""
+    if isinstance(value, int):
+        return value.bit_length() < _MOST_LENGTH
+    return not isinstance(value, str | list | tuple | set | frozenset | dict) or len(value) <= _MOST_LENGTH
 
 
 def is_doubtful(value: Any) -> bool:

@@ -215,7 +215,7 @@ class ModuleRun(Expressions):
         super().__init__(runs, module)
         try:
             self.block(ast.parse(source).body, [self.names])
-        except (RaisesError, RecursionError, SyntaxError):
+        except (RaisesError, UnknownValueError, RecursionError, SyntaxError):
             self.names, self.structure = {}, None
 
     def block(self, body: Sequence[ast.stmt], scopes: Scopes, *, inside: bool = False) -> Any:
@@ -277,7 +277,7 @@ class ModuleRun(Expressions):
             case ast.Import() | ast.ImportFrom():
                 self.import_(statement, scopes)
             case ast.FunctionDef(name=name):
-                known = _is_plain(statement) and not inside
+                known = _is_undecorated(statement) and not inside
                 scopes[0][name] = Function(self, statement) if known else UNKNOWN
             case ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
                 scopes[0][name] = UNKNOWN
@@ -327,7 +327,7 @@ class ModuleRun(Expressions):
             for handler in statement.handlers:
                 gets = catches(handled(handler), error)
                 if gets is None:
-                    gets = False if _is_own(error) or _is_own(*handled(handler)) else None
+                    gets = False if _is_optional(error) or _is_optional(*handled(handler)) else None
                 if gets is None:
                     raise UnknownValueError
                 if gets:
@@ -385,7 +385,7 @@ class ModuleRun(Expressions):
                 scopes[0][one.asname or one.name] = Dotted(module, (one.name,))
 
 
-def _is_plain(function: ast.FunctionDef) -> bool:
+def _is_undecorated(function: ast.FunctionDef) -> bool:
     """Whether a call of a function returns what its statements do."""
     around = {last_name(getattr(one, "func", one)) for one in function.decorator_list}
     yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in nodes_of(function))
@@ -483,6 +483,8 @@ def _of_folder(runs: Runs, module: str, folder: str, name: str) -> str | None:
     return at
 
 
-def _is_own(*names: str) -> bool:
-    """Whether an exception is of another kind than all of Python's: a package's own."""
+def _is_optional(*names: str) -> bool:
+    """Whether all of these exceptions are transformers' ``OptionalDependencyNotAvailable``: no
+    handler of another exception gets it, and a handler of it gets no other.
+    """
     return all("OptionalDependency" in name for name in names)

@@ -4,12 +4,13 @@
 import ast
 import json
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder.core import module_statements, module_syntax
+from builder.core import module_expressions, module_runs, module_statements, module_syntax
 from builder.core.decided_tests import decided
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
@@ -784,6 +785,46 @@ def test_the_environment_of_the_image_decides_with_it() -> None:
 def test_a_name_of_a_backend_that_is_not_decided_is_not_followed(said) -> None:
     for name in ("Model", "Second", "Set"):
         assert lazy(name, said=said) == []
+
+
+GREEDY = (
+    "text = 'aaaaaaaa'\nfor one in range_:\n    text = text + text\n",
+    "text = 'aaaaaaaa'\nfor one in range_:\n    text = text.replace('a', 'aaaaaaaa')\n",
+    "text = '{:>1000000000}'.format('x')\n",
+    "text = ['a', 'b']\nfor one in range_:\n    text.extend(text)\n",
+    "text = ['a', 'b']\nfor one in range_:\n    text = text + text\n",
+    "text = ['a']\nfor one in range_:\n    text.append([[a for a in range_] for b in range_])\n",
+    "text = ['a']\nfor one in range_:\n    text.append(','.join(range_))\n",
+    "text = 1\nfor one in range_:\n    text = text + text\n",
+)
+
+
+@pytest.mark.parametrize("greedy", GREEDY)
+def test_a_source_that_makes_more_and_more_is_left_in_bounds(greedy, monkeypatch) -> None:
+    monkeypatch.setattr(module_expressions, "_MOST_MADE", 100_000)
+    names = str([f"name{number}" for number in range(3000)])
+    text = f"range_ = {names}\n{greedy}def is_one_available():\n    return importlib.util.find_spec(text)\n"
+    files = {
+        "lazy/__init__.py": LAZY,
+        "lazy/look.py": "import importlib.util\n" + text,
+        "lazy/model.py": "Model = 1\n" + BREAKS,
+    }
+    tracemalloc.start()
+    try:
+        found = proof("from lazy import Model\n", "here = 1\n", wheels={("lazy", "1.0"): files}, whole=True)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"), [(module_runs, "_MOST_STEPS"), (module_expressions, "_MOST_MADE")]
+)
+def test_what_comes_after_the_last_step_is_not_known(module, limit, monkeypatch) -> None:
+    assert lazy("Model") == ["lazy.model: giver.gone"]
+    monkeypatch.setattr(module, limit, 1)
+    assert lazy("Model") == []
 
 
 FOLDER = "from .look import _LazyModule, define_import_structure\nimport sys\n"
