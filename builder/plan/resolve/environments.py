@@ -27,6 +27,7 @@ from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve.requirements import (
+    LONGEST_LINE,
     Wishes,
     add_line,
     files_beside,
@@ -43,11 +44,11 @@ _VARIABLE = re.compile(
     r"|(?P<cut>%%?)\.\*)?\}|(?P<plain>\w+))"
 )
 _WELL_KNOWN = (
-    ("torch", r"(?:docker\.io/)?pytorch/pytorch:v?(?P<version>\d[\d.]*)(?:-cuda(?P<cuda>\d+\.\d+))?.*"),
-    ("tensorflow", r"(?:docker\.io/)?tensorflow/tensorflow:(?P<version>\d[\d.]*)(?:-.*)?"),
+    ("torch", r"(?:docker\.io/)?pytorch/pytorch:v?(?P<version>\d+(?:\.\d+)*)(?:-cuda(?P<cuda>\d+\.\d+))?.*"),
+    ("tensorflow", r"(?:docker\.io/)?tensorflow/tensorflow:(?P<version>\d+(?:\.\d+)*)(?:-.*)?"),
     (
         "paddlepaddle-gpu",
-        r"(?:\S+/)?paddlepaddle/paddle:(?P<version>\d[\d.]*)-gpu(?:-cuda(?P<cuda>\d+\.\d+))?.*",
+        r"(?:\S+/)?paddlepaddle/paddle:(?P<version>\d+(?:\.\d+)*)-gpu(?:-cuda(?P<cuda>\d+\.\d+))?.*",
     ),
 )
 """Images whose tags name the framework inside: https://hub.docker.com/r/pytorch/pytorch,
@@ -108,7 +109,7 @@ def commands(text: str) -> Iterator[tuple[int, str]]:
         rest = re.sub(r"^(?:--\w+=\S+\s+)+", "", rest)
         try:
             words = json.loads(rest)
-        except ValueError:
+        except (ValueError, RecursionError):
             words = None
         yield number, substituted(" ".join(map(str, words)) if isinstance(words, list) else rest, values)
 
@@ -116,19 +117,25 @@ def commands(text: str) -> Iterator[tuple[int, str]]:
 def substituted(text: str, values: Mapping[str, str]) -> str:
     """A shell's text with the values of the variables that have one: ``${CUDA/./}`` of 11.1 is 111.
 
+    Values are put in up to :data:`LONGEST_LINE` letters in all, and the variables behind them stay.
     https://www.gnu.org/software/bash/manual/html_node/Shell-Parameter-Expansion.html
     """
+    left = LONGEST_LINE
 
     def value(found: re.Match[str]) -> str:
+        nonlocal left
         mine = values.get(found["braced"] or found["plain"])
         if mine is None:
             return found["default"] if found["default"] is not None else found[0]
         if found["old"]:
-            return mine.replace(found["old"], found["new"] or "", -1 if found["every"] == "//" else 1)
-        if found["cut"]:
+            new, times = found["new"] or "", mine.count(found["old"]) if found["every"] == "//" else 1
+            left -= times * len(new)
+            mine = mine.replace(found["old"], new, times) if left >= 0 else ""
+        elif found["cut"]:
             parts = mine.split(".")
-            return ".".join(parts[:-1] if found["cut"] == "%" else parts[:1])
-        return mine
+            mine = ".".join(parts[:-1] if found["cut"] == "%" else parts[:1])
+        left -= len(mine)
+        return mine if left >= 0 else found[0]
 
     return _VARIABLE.sub(value, text)
 
@@ -153,7 +160,7 @@ def _told(line: int, image: str) -> BaseImage | None:
     for framework, pattern in _WELL_KNOWN:
         if found := re.fullmatch(pattern, plain, re.IGNORECASE):
             cuda = found.groupdict().get("cuda")
-            exact = _build(framework, found["version"].rstrip("."), cuda)
+            exact = _build(framework, found["version"], cuda)
             own = ": its wheels bring CUDA and cuDNN" * (framework == "torch")
             told = f"taken as {exact}{own}"
             return BaseImage(
@@ -205,9 +212,9 @@ def _build(framework: str, version: str, cuda: str | None) -> str:
 
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
     """Instructions, joined where a line ends in a backslash, without comments and empty lines."""
-    joined, first = "", 0
+    joined, first, lines = "", 0, text.count("\n")
     for number, line in enumerate([*text.splitlines(), ""], 1):
-        if line.lstrip().startswith("#") or (joined and not line.strip() and number <= text.count("\n")):
+        if line.lstrip().startswith("#") or (joined and not line.strip() and number <= lines):
             continue
         first = first if joined else number
         if line.rstrip().endswith("\\"):
@@ -308,7 +315,7 @@ class CondaPackage:
         """Versions as Python writes them: conda's ``1.19`` is every 1.19.x."""
         if self.version is None or self.name == "python":
             return self.version or self.bounds
-        return f"=={self.version}" + (".*" if len(key(self.version)) < 3 else "")
+        return f"=={self.version}" + (".*" if re.fullmatch(r"\d+(?:\.\d+)?", self.version) else "")
 
     @property
     def requirement(self) -> str:

@@ -40,7 +40,9 @@ from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
-_MOST_WISHES, _MOST_FILES, _LONGEST_LINE = 5000, 200, 64 << 10
+_MOST_WISHES, _MOST_FILES = 5000, 200
+LONGEST_LINE = 64 << 10
+"""Letters of a line, of several joined by backslashes, too."""
 LONGEST = 4096
 """Letters of one requirement."""
 _DEPTH = 8
@@ -522,7 +524,7 @@ def files_beside(path: Path) -> Callable[[str, str, Wishes], None]:
 
 
 def _refuse_long(line: str, place: str) -> None:
-    if len(line) > _LONGEST_LINE:
+    if len(line) > LONGEST_LINE:
         raise UsageError(f"{place}: a line of {len(line)} letters is not read")
 
 

@@ -220,6 +220,7 @@ def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
     assert told("dependencies: [pytorch, python>=3.9]")[0] == ["torch"]
     assert told("dependencies: [pytorch, python>=3.9]")[1] == ">=3.9"
     assert told("dependencies: [pytorch, pytorch-cuda=12.1]")[0] == ["torch==2.5.1+cu121"]
+    assert told("dependencies: [pytorch=2.3, numpy=2.0rc1]")[0] == ["torch==2.3.*", "numpy==2.0rc1"]
     exact = told("dependencies: [pytorch=1.12]")
     assert exact[0] == ["torch==1.12.*"]
     assert exact[2][0].startswith("env.yml: nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -354,6 +356,24 @@ def test_the_values_of_a_dockerfiles_variables_are_put_in_as_the_shell_does(tmp_
     said = "\n".join(found.notes)
     assert "f==${LOST}: a variable" in said
     assert "-f https://storage.googleapis.com/jax-releases/jax_releases.html: a page of wheels" in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["ENV A=" + "a" * 20]
+        + [f'ENV {new}="{f"${old}" * 10}"' for old, new in itertools.pairwise("ABCDEFGHIJ")],
+        ["ENV A=" + "a" * 30000, "ENV J=${A//a/" + "b" * 30000 + "}"],
+        ["RUN " + "[" * 50000, "RUN make \\", *[""] * 200_000, "all"],
+    ],
+)
+def test_what_a_dockerfile_makes_of_its_variables_and_brackets_is_bounded(tmp_path, lines: list[str]) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text("\n".join(("FROM python:3.10", *lines, "RUN pip install torch $J", "")))
+    began = time.monotonic()
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == ["torch"]
+    assert time.monotonic() - began < 10
 
 
 def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Path) -> None:

@@ -518,6 +518,11 @@ def test_the_cuda_of_a_dockerfiles_base_is_told(tmp_path) -> None:
             ["numpy", "torch"],
             "its tag names no release of PyTorch: any; `rtbuild resolve torch==VERSION -r ",
         ),
+        (
+            "FROM tensorflow/tensorflow:2..1\nRUN pip install numpy\n",
+            ["numpy", "tensorflow"],
+            "its tag names no release of TensorFlow: any; `rtbuild resolve tensorflow==VERSION -r ",
+        ),
     ],
 )
 def test_the_framework_of_a_dockerfiles_image_is_read(
