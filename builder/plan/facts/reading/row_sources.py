@@ -22,7 +22,6 @@ from builder.core.versions import (
     canonical,
     exact_pin,
     key,
-    lower_bound,
     more_exact,
     requirement,
     short,
@@ -249,12 +248,6 @@ def seal(row: Raw, *made_of: WheelRelease | None, kind: type = FrameworkRow) -> 
     order = (*(one.name for one in fields(kind) if one.name != "sources"), "files")
     sealed = {name: row[name] for name in order if row.get(name) not in (None, [], {})}
     return sealed | {"sum": total(sealed)}
-
-
-def least(lines: Iterable[str], pattern: str) -> str | None:
-    """The oldest version that pins admit of a distribution."""
-    named = (parsed for parsed in map(requirement, lines) if parsed and re.fullmatch(pattern, parsed.name))
-    return max(filter(None, map(lower_bound, named)), key=key, default=None)
 
 
 def cudnn_by_pin(row: Raw, lines: Iterable[str], parts: int) -> None:
@@ -586,10 +579,6 @@ def _with_plugin(
             row["extras"][extra] = pins + (own["extras"].get("with-cuda", []) if brought else [])
     row |= {"variant": variant, "default": True, "brings": "extra", "extra": variant}
     _add_requires(row, asked[variant])
-    runtime = least(row["extras"].get(variant, ()), r"nvidia-cuda-runtime(-cu\d+)?")
-    if runtime:
-        row["cuda_minimum"] = short(runtime, 2)
-        row["read"]["cuda_minimum"] = "METADATA"
     row["yanked"] = next((part.yanked for part in (release, *parts) if part.yanked is not None), None)
     return row, (release, *parts)
 

@@ -162,8 +162,6 @@ class FrameworkRow(Row):
     """Extras without a number that mean this variant in this release: ``cuda`` of JAX."""
     cuda: str | None = None
     """CUDA that the wheel was compiled with; None if nothing says so."""
-    cuda_minimum: str | None = None
-    """The oldest CUDA that it asks for at run time, if it was compiled with another one (JAX)."""
     cudnn: str | None = None
     """cuDNN that it was compiled with, as exactly as known."""
     architectures: tuple[str, ...] = ()
