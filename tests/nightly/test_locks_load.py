@@ -19,7 +19,7 @@ def judged(pinned, readings):
     """What the rules say of a lock whose wheels were read for both proofs; they take 3 s at most."""
     index = Index.from_user(brief=True).with_extra(pinned.cell.index)
     readings.read_links(pinned.wheels, index)
-    readings.read_imports(pinned.cell, pinned, index)
+    readings.read_imports(pinned.cell, pinned.wheels, pinned.base, index)
     start = time.process_time()
     found = check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links", "imports"))
     assert time.process_time() - start < 3

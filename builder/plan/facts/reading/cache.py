@@ -1,4 +1,4 @@
-"""Earlier readings of wheels and bases in the user's cache. Asks no network."""
+"""Earlier readings of wheels and bases in the user's cache, and new ones of wheels without one."""
 
 from __future__ import annotations
 
@@ -115,12 +115,6 @@ class ReadingCache:
 
         return imports_of(cell, pinned.wheels, pinned.base, cache=self.wheel_folder)
 
-    def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> ImportsProof:
-        """As :meth:`imports_of`; modules without a kept reading are read, from downloaded wheels or else the
-        index.
-        """
-        return self._read_imports(cell, pinned.wheels, pinned.base, index)
-
     def read_proofs(
         self, cell: Cell, wheels: Sequence[Wheel], base: RegistryBase | RootfsBase | None, index: Index
     ) -> tuple[int, ImportsProof]:
@@ -129,10 +123,10 @@ class ReadingCache:
         """
         with ThreadPoolExecutor(1) as beside:
             links = beside.submit(self.read_links, wheels, index)
-            imports = self._read_imports(cell, wheels, base, index)
+            imports = self.read_imports(cell, wheels, base, index)
         return links.result(), imports
 
-    def _read_imports(
+    def read_imports(
         self,
         cell: Cell,
         wheels: Sequence[Wheel],
@@ -140,6 +134,9 @@ class ReadingCache:
         index: Index,
         shelved: dict[str, Any] | None = None,
     ) -> ImportsProof:
+        """As :meth:`imports_of`; modules without a kept reading are read, from downloaded wheels or else the
+        index, and stay in ``shelved``.
+        """
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
@@ -161,7 +158,7 @@ class ReadingCache:
         """
         with ThreadPoolExecutor(1) as beside:
             links = beside.submit(self.read_links, wheels, index)
-            imports = self._read_imports(cell, wheels, None, index, self._shelved)
+            imports = self.read_imports(cell, wheels, None, index, self._shelved)
         links.result()
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
         return self.with_proofs(truth, wheels, imports)

@@ -41,7 +41,7 @@ def judged(
     readings = ReadingCache(cache=folder)
     base = base or rootfs()
     locked = Pinned(cell=cell, base=base, wheels=shelf.wheels(), epoch=0)
-    readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    readings.read_imports(cell, locked.wheels, locked.base, shelf)  # type: ignore[arg-type]
     truth = ReadingCache(cache=folder).truth(cell, locked, links=True)
     return [(one.outcome.value, one.message) for one in check(cell, truth, only=("imports",))]
 
@@ -337,7 +337,7 @@ def test_a_name_in_the_text_that_a_source_makes_its_names_of_is_not_lacking(cell
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     newest = tuple(one for one in shelf.wheels() if one.name + one.version != "giver1.0")
     locked = Pinned(cell=cell, base=base, wheels=newest, epoch=0)
-    lacks = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    lacks = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert lacks == ()
 
 
@@ -363,7 +363,7 @@ def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path, mine, new
         epoch=0,
     )
     readings = ReadingCache(cache=tmp_path)
-    (found,) = readings.read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    (found,) = readings.read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert found.older == newest
     assert readings.imports_of(cell, locked).lacks == (found,)
     (finding,) = check(cell, readings.truth(cell, locked, links=True), only=("imports",))
@@ -393,7 +393,7 @@ def test_a_name_that_a_compiled_module_has_no_more(cell, tmp_path, text, content
     wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
     locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
     readings = ReadingCache(cache=tmp_path)
-    found = readings.read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    found = readings.read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [(one.lacked, one.older) for one in found] == [("giver.inner.gone", "1.0")] * is_lacking
     assert readings.imports_of(cell, locked).lacks == found
 
@@ -420,7 +420,7 @@ def test_a_module_of_a_package_that_puts_modules_of_given_names_below_itself(
     wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
-    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [(one.lacked, one.older) for one in found] == [("giver._six", "1.0")] * is_lacking
 
 
@@ -438,7 +438,7 @@ def test_a_name_that_goes_beside_a_star_of_a_compiled_module(cell, tmp_path, sta
     wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
-    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [(one.lacked, one.older) for one in found] == [("giver.gone", "1.0")] * is_lacking
 
 
@@ -455,17 +455,17 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
     assert len(nothing.unread) == 2, "nothing was read"
     broken = Shelf({**taker, **giver})
     broken.get = breaks_after(3, broken.get)  # type: ignore[method-assign]
-    part = readings.read_imports(cell, locked, broken)  # type: ignore[arg-type]
+    part = readings.read_imports(cell, locked.wheels, locked.base, broken)  # type: ignore[arg-type]
     assert part.lacks == ()
     assert part.unread, "the line broke"
     down = Shelf({**taker, **giver}, down=True)
     down.address = lambda wheel: down.offers("")  # type: ignore[assignment]
-    assert readings.read_imports(cell, locked, down).lacks == ()  # type: ignore[arg-type]
-    first = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    assert readings.read_imports(cell, locked.wheels, locked.base, down).lacks == ()  # type: ignore[arg-type]
+    first = readings.read_imports(cell, locked.wheels, locked.base, shelf)  # type: ignore[arg-type]
     assert [one.lacked for one in first.lacks] == ["giver.gone"]
     assert first.unread == ()
     asked = len(shelf.asked)
-    assert ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf) == first  # type: ignore[arg-type]
+    assert ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf) == first  # type: ignore[arg-type]
     assert len(shelf.asked) == asked
     for place in (tmp_path / "wheelfacts").rglob("*.modules.json"):
         place.write_text('{"schema": 1, "file": "x", "values": {"reader": 1, "paths": 3}}')
@@ -555,7 +555,7 @@ def test_a_wheel_that_nobody_has_read_leaves_open_what_may_come_from_it_alone(
     address = shelf.address
     shelf.address = lambda one: shelf.offers("") if one.file.startswith(unread) else address(one)  # type: ignore[assignment]
     locked = Pinned(cell=cell, base=rootfs(), wheels=shelf.wheels(), epoch=0)
-    found = ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf)  # type: ignore[arg-type]
     assert [one.lacked for one in found.lacks] == left
     truth = ReadingCache(cache=tmp_path).truth(cell, locked, links=True)
     assert [one.lacked for one in truth.imports] == left
