@@ -290,6 +290,8 @@ RECEIVING = "rtbuild-receiving"
 _NOTED = "receiving-"
 _OVER = 24 * 3600
 """Seconds after which no build still needs a passing name, so that one whose note was lost goes, too."""
+_REMEMBERED = 1000
+"""Manifests that are remembered: of an image whose own is forgotten every layer is sent again."""
 _NO_LAYER = "application/vnd.rtbuild.blob"
 """The media type of a layer that an engine keeps and does not unpack."""
 
@@ -359,7 +361,17 @@ def passing_names(images: ImageStore) -> Iterator[Callable[[str], str]]:
 
 
 def sweep_passing(images: ImageStore) -> None:
-    """Remove the names that killed processes left in the engine. Raises CellError if it does not answer."""
+    """Remove the names that killed processes left in the engine, and all but the manifests written last.
+
+    Raises CellError if it does not answer.
+    """
+    given: list[tuple[float, Path]] = []
+    for path in images.memory.glob("[0-9a-f]" * 64):
+        with contextlib.suppress(OSError):  # another process has just done it
+            given.append((path.stat().st_mtime, path))
+    for _, path in sorted(given)[:-_REMEMBERED]:
+        with contextlib.suppress(OSError):
+            path.unlink()
     for noted in images.memory.glob(f"{_NOTED}*"):
         if try_lock(noted):
             _forget(images, noted)

@@ -250,3 +250,17 @@ def test_a_build_that_ends_while_another_one_sweeps_is_no_fault(
         named("1")
         sweep_passing(images)  # type: ignore[arg-type]
     assert removed == [f"{RECEIVING}/dead:1"]
+
+
+def test_of_the_images_that_engines_were_given_the_last_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_build, "_REMEMBERED", 2)
+    images = SimpleNamespace(memory=tmp_path, remove=lambda _: None, named=lambda _: ())
+    for age, digit in enumerate("abcd"):
+        path = tmp_path / (digit * 64)
+        path.write_text("{}")
+        os.utime(path, (1e9 - age, 1e9 - age))
+    (tmp_path / "somebody's").write_text("")
+    sweep_passing(images)  # type: ignore[arg-type]
+    assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["a", "b", "s"]
