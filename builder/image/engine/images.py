@@ -171,7 +171,8 @@ class ImageStore:
                 file.write(chunk)
 
     def read_file(self, reference: str, path: str) -> bytes | None:
-        """One file out of an image, of a container that is never started; None if there is no such file.
+        """One file out of an image, of a container that is never started; None if there is no such file, or a
+        link of that name, which the engine's API does not follow.
 
         Raises CellError also if it is larger than 4 MiB.
         """
@@ -191,7 +192,7 @@ class ImageStore:
                 api.remove_container(container, force=True, v=True)
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             member = tar.next()
-            file = tar.extractfile(member) if member is not None else None
+            file = tar.extractfile(member) if member is not None and member.isreg() else None
             return file.read() if file is not None else None
 
 

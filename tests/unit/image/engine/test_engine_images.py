@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import copy
+import io
+import tarfile
+from types import SimpleNamespace
 
-from builder.image.engine.images import content_digest
+import pytest
+
+from builder.image.engine.images import ImageStore, content_digest
 
 # As `docker image inspect` gives it, from two stores.
 CONTAINERD = {
@@ -66,3 +71,27 @@ def test_what_a_container_would_notice_counts() -> None:
     }
     assert len(digests) == 6
     assert changed("Created", value="2026-02-02T00:00:00Z") == content_digest(CONTAINERD)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [(tarfile.REGTYPE, b"x"), (tarfile.SYMTYPE, None), (tarfile.DIRTYPE, None)]
+)
+def test_a_file_is_read_and_a_link_of_its_name_is_none(kind: bytes, found: bytes | None) -> None:
+    """The engine gives a link as it is: https://docs.docker.com/reference/api/engine/version/v1.45/"""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        member = tarfile.TarInfo("passwd")
+        member.type, member.linkname, member.size = (
+            kind,
+            "../nix/passwd" * (kind == tarfile.SYMTYPE),
+            found is not None,
+        )
+        tar.addfile(member, io.BytesIO(b"x"))
+    removed: list[str] = []
+    api = SimpleNamespace(
+        create_container=lambda *_, **__: {"Id": "c"},
+        get_archive=lambda *_: ([archive.getvalue()], {}),
+        remove_container=lambda name, **_: removed.append(name),
+    )
+    assert ImageStore(SimpleNamespace(api=api)).read_file("image", "/etc/passwd") == found  # type: ignore[arg-type]
+    assert removed == ["c"]
