@@ -256,9 +256,12 @@ def _free(port: int) -> bool:
 def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
     """Run the command; its exit status, or 0 if it was stopped by a signal to rtbuild."""
     if planned.name is None:  # in front, with the terminal: Ctrl-C is for the program inside
+        if document is not None:
+            print_json(document)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            return subprocess.run(planned.command, check=False, restore_signals=True).returncode
+            out = None if document is None else sys.stderr
+            return subprocess.run(planned.command, stdout=out, check=False).returncode
         finally:
             signal.signal(signal.SIGINT, before)
     process = subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -267,6 +268,17 @@ def test_the_document_is_printed_once_with_the_first_address(capsys: pytest.Capt
     said = capsys.readouterr()
     assert json.loads(said.out) == {"address": "http://127.0.0.1:8888/?token=ab"}
     assert said.err.splitlines()[0] == "starting"
+
+
+def test_the_document_of_a_shell_is_printed_and_what_runs_there_is_talk(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    docker = client_double(tmp_path, "echo said")
+    document = {"mode": "shell", "address": None}
+    assert running._start(replace(planned("shell", docker), name=None), document) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out) == document
+    assert said.err == "said\n"
 
 
 def test_an_image_without_the_probe_is_not_verified() -> None:
