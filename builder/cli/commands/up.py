@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from builder.cli.launching import start, would_start
 from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import MissingToolError, RegistryError, UsageError
+from builder.core.files import write_whole
 from builder.core.model import Base, Cell
 from builder.image.compose import lacks_for_rootfs
 from builder.image.engine import Engine, nvidia_smi
@@ -120,24 +120,38 @@ def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str 
 
 
 def _matrix(wish: MatrixWish, *, save: bool) -> Path:
-    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish.
+    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish. One in which
+    a base gave way that this machine could not have counts for this once: its registry may answer again.
 
     Raises UsageError if it is to be saved where a file is.
     """
     path = Path("matrices") / f"{wish.title}.yaml"
     if save:
         opt.refuse_existing(path, hint="move it away, or leave out --save")
-    key = hashlib.sha256(f"{__version__} {wish!r}".encode()).hexdigest()[:16]
-    kept = resources.cache() / "up" / key / f"{wish.title}.yaml"
+    kept = _kept(wish, ())
     if not kept.is_file():
-        lacks = None if wish.offline else partial(_lacks, Registry.from_user())
-        write_matrix(matrix_text(wish, lacks), kept)
+        registry, refused = Registry.from_user(), list[str]()
+
+        def lacks(base: Base) -> str | None:
+            if (why := _lacks(registry, base)) is not None:
+                refused.append(str(base))
+            return why
+
+        text = matrix_text(wish, None if wish.offline else lacks)
+        kept = _kept(wish, refused)
+        write_matrix(text, kept)
     if not save:
         return kept
     write_matrix(kept.read_text("utf-8").partition("\n")[2], path)
     if lock_path(kept).is_file():
-        shutil.copyfile(lock_path(kept), lock_path(path))
+        write_whole(lock_path(path), lock_path(kept).read_bytes())
     return path
+
+
+def _kept(wish: MatrixWish, refused: Sequence[str]) -> Path:
+    """The matrix of a wish in the cache; another one where bases were ``refused``."""
+    key = hashlib.sha256(" ".join((__version__, repr(wish), *refused)).encode()).hexdigest()[:16]
+    return resources.cache() / "up" / key / f"{wish.title}.yaml"
 
 
 def _lacks(registry: Registry, base: Base) -> str | None:

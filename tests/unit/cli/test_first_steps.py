@@ -124,6 +124,21 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     assert [type(one).__name__ for one in started[-2:]] == ["Cell", "tuple"]
 
 
+def test_a_registry_that_was_away_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "cache", lambda: tmp_path)
+    base, answers = Base(kind="registry", name="python:3.11"), ["it is away", None]
+    monkeypatch.setattr(up, "_lacks", lambda _, asked: answers.pop(0) if asked == base else None)
+    monkeypatch.setattr(up, "matrix_text", lambda _, lacks: f"\nbase: {'other' if lacks(base) else base}\n")
+    wish = MatrixWish(words=("torch",))
+    assert "other" in up._matrix(wish, save=False).read_text()
+    first = up._matrix(wish, save=False)
+    assert str(base) in first.read_text()
+    assert up._matrix(wish, save=False) == first
+    assert answers == []
+
+
 def test_up_without_an_engine_says_what_goes_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
