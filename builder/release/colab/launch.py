@@ -122,6 +122,15 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
             f"profile colab; --publish {wish.port}:{wish.port} opens a port of another program"
         )
     if mode == "verify":
+        given = {
+            "--content": wish.content_given,
+            "--volume": wish.volumes,
+            "--env": wish.env,
+            "--publish": wish.publish,
+            "--user": wish.user,
+        }
+        if unused := ", ".join(option for option, value in given.items() if value):
+            notes.append(f"cudnn-verify is given none of {unused}: it runs as `rtbuild verify` runs it")
         command += [*CONFINED, wish.image, "cudnn-verify"]  # as `rtbuild verify` runs it
         return LaunchPlan(mode=mode, docker=machine.docker, command=tuple(command), notes=tuple(notes))
     user = _user(wish, machine, notes)

@@ -266,6 +266,10 @@ def test_the_users_network_reaches_the_container_and_no_password_the_command(tmp
 
 
 def test_a_verification_has_no_network_to_reach(tmp_path: Path) -> None:
+    asked = {"content_given": True, "volumes": ("/a:/b",), "env": ("A=b",), "publish": ("1:1",), "user": "1"}
+    told = "cudnn-verify is given none of --content, --volume, --env, --publish, --user: it runs as"
+    assert plan(wish(mode="verify", **asked), machine(TOOLKIT)).notes[0].startswith(told)
+    assert not plan(wish(mode="verify"), machine(TOOLKIT)).notes
     planned = plan(wish(mode="verify"), machine(authorities=tmp_path / "x", proxies=("HTTPS_PROXY",)))
     assert "HTTPS_PROXY" not in planned.command
     assert "ca-bundle" not in words(planned)
