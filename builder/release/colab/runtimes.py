@@ -29,6 +29,7 @@ from packaging.version import Version
 from builder.core.documents import MalformedError, parse_object, read_file, redact, shown
 from builder.core.errors import CellError, MissingToolError, UsageError
 from builder.core.files import write_whole
+from builder.core.versions import key
 from builder.sources.index import wheel_name
 from builder.verify.runner import EXIT_CODES, ProbeDocument, parse
 
@@ -252,7 +253,7 @@ def read_runtime(
         said = "\n".join([f"{texts[0][1]} names no package", *map(str, problems[:5])])
         raise UsageError(said, hint="is it the output of `pip freeze`?")
     version = python or known
-    if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
+    if version is None or not re.fullmatch(r"3\.\d{1,3}(\.\d{1,3})?", version):
         said = "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python"
         raise UsageError(said, hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11")
     place = source.resolve().name if source is not None else Path(texts[0][1]).stem
@@ -263,8 +264,8 @@ def read_runtime(
         system=distribution,
         python=version,
         # The newest toolkit: Colab has had several side by side.
-        cuda=_newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+"),
-        cudnn=_newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}"),
+        cuda=_newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d{1,9}\.\d{1,9}\.\d{1,9}"),
+        cudnn=_newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d{1,9}(?:\.\d{1,9}){2,3}"),
         packages=packages,
         apt=listed,
         problems=(*problems, *more, *rest),
@@ -336,7 +337,7 @@ def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | 
         for package, row in listed.items()
         if re.fullmatch(name, package) and (number := re.match(version, row.version))
     ]
-    return max(found, key=lambda text: [int(part) for part in text.split(".")], default=None)
+    return max(found, key=key, default=None)
 
 
 ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]

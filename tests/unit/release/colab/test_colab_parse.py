@@ -97,6 +97,15 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_numbers_without_end_are_no_versions(folder):
+    """Python reads none of more than 4,300 digits."""
+    (folder / "apt-list.txt").write_text(f"{APT}cuda-libraries-12-6/now {'9' * 5000}.1.1 amd64 [installed]\n")
+    assert read_runtime(folder).cuda == "12.5.1"
+    (folder / "os-info.txt").write_text(f"Python 3.{'9' * 5000}.1\n")
+    with pytest.raises(UsageError, match="is no Python"):
+        read_runtime(folder)
+
+
 def test_a_folder_of_lists(folder):
     runtime = read_runtime(folder, name="2025.07")
     assert (runtime.python_minor, runtime.cuda, runtime.cudnn) == ("3.11", "12.5.1", "9.2.1.18")
