@@ -74,7 +74,7 @@ def check(
     found, read_, unproven = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
     refused = [cell.id for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
-    helpless += [cell.id for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
+    helpless += [cell.id for cell, findings in found.items() if _is_fault(findings)]
     if junit is not None:
         cases = [_case(cell, findings) for cell, findings in found.items()]
         with opt.writing(junit):
@@ -106,17 +106,21 @@ def check(
     return 1 if helpless else 0
 
 
+def _is_fault(findings: Sequence[Finding]) -> bool:
+    """Whether the cell could not be judged."""
+    return any(one.rule == FAULT for one in findings[:1])
+
+
 def _case(cell: Cell, findings: Sequence[Finding]) -> Case:
     """A cell's answer as a test case: skipped if it is unknown, an error if it could not be judged."""
     outcome = Outcome.of(findings)
     mine = [one for one in findings if one.outcome is outcome and outcome is not Outcome.POSSIBLE]
     status = {Outcome.IMPOSSIBLE: CaseStatus.FAILED, Outcome.UNKNOWN: CaseStatus.SKIPPED}.get(outcome)
-    fault = findings[:1] and findings[0].rule == FAULT
     first = mine[0] if mine else None
     return Case(
         suite=cell.matrix,
         name=cell.id,
-        status=CaseStatus.ERROR if fault else status or CaseStatus.PASSED,
+        status=CaseStatus.ERROR if _is_fault(findings) else status or CaseStatus.PASSED,
         word=outcome.answer,
         kind=first.rule if first is not None else "",
         message=first.message.partition("\n")[0] if first is not None else "",
@@ -142,7 +146,9 @@ def explain(
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:
-    """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible."""
+    """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible, or
+    cannot be judged.
+    """
     if is_text(cell) or not (matrices or opt.matrix_files()):
         return ask_probe("--explain", cell)
     loaded = opt.load_all(matrices)
@@ -163,7 +169,7 @@ def explain(
         show(verdict_text(chosen, findings).removesuffix("\n"))
         if (why := unproven[chosen]) is not None and Outcome.of(findings) is not Outcome.IMPOSSIBLE:
             show(f"{_UNASKED}: {why}")
-    return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE else 0
+    return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE or _is_fault(findings) else 0
 
 
 def verdict_text(cell: Cell, found: Sequence[Finding]) -> str:

@@ -13,6 +13,7 @@ import rtbuild_command
 from rtbuild_command import called
 
 from builder.cli import options
+from builder.cli.app import app
 from builder.cli.commands import dispatch
 from builder.cli.commands.check import check, explain
 from builder.cli.commands.dispatch import doctor
@@ -280,3 +281,15 @@ def test_doctor_begins_with_what_the_machine_is_ready_for(monkeypatch, capsys) -
     checks[:] = seen(GPU="failed")
     assert called(doctor) == 0
     assert "it lacks GPU" in capsys.readouterr().out
+
+
+def test_a_cell_that_cannot_be_judged_is_no_success(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise CellError("its reading is damaged")
+
+    monkeypatch.setattr(ReadingCache, "truth", broken)
+    for command in (("check", str(matrix.path)), ("explain", "*", str(matrix.path))):
+        assert app(command, standalone_mode=False) == 1
+        assert "its reading is damaged" in capsys.readouterr().out
