@@ -1504,3 +1504,79 @@ def test_a_tree_is_walked_as_by_ast_but_for_contexts_and_operators() -> None:
         tree = ast.parse(Path(file).read_bytes())
         for start in (tree, *tree.body[:40]):
             assert nodes_of(start) == [one for one in ast.walk(start) if not isinstance(one, left_out)]
+
+
+_TENSORFLOW = {
+    "tensorflow/__init__.py": "import sys\nfrom tensorflow.python.util.lazy_loader import KerasLazyLoader\n"
+    'setattr(sys.modules[__name__], "keras", KerasLazyLoader(globals()))\n__path__ = ["?"] + __path__\n',
+    "tensorflow/python/__init__.py": "",
+    "tensorflow/python/util/__init__.py": "",
+    "tensorflow/python/util/lazy_loader.py": "class KerasLazyLoader:\n    pass\n",
+}
+_KERAS_3 = {
+    "keras/__init__.py": "import os\nfrom keras.api import *\n"
+    '__path__.append(os.path.join(os.path.dirname(__file__), "api"))\ndel os\n',
+    "keras/api/__init__.py": "from keras.api import layers\n",
+    "keras/api/layers/__init__.py": "Dense = 1\n",
+    "keras/_tf_keras/__init__.py": "",
+    "keras/_tf_keras/keras/__init__.py": "from keras._tf_keras.keras import layers\n",
+    "keras/_tf_keras/keras/layers/__init__.py": "Dense = 1\n",
+}
+_OLD_KERAS = {
+    f"tf_keras/{path}": "" for path in ("__init__.py", "api/__init__.py", "api/_v2/__init__.py")
+} | {
+    "tf_keras/api/_v2/keras/__init__.py": "from tf_keras.api._v2.keras import layers\n",
+    "tf_keras/api/_v2/keras/layers/__init__.py": "Dense = LocallyConnected1D = 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("taker", "lacking"),
+    [
+        ("import tensorflow as tf\nclass A(tf.keras.layers.Dense): pass\n", ""),
+        (
+            "import tensorflow as tf\nclass A(tf.keras.layers.LocallyConnected1D): pass\n",
+            "keras._tf_keras.keras.layers.LocallyConnected1D",
+        ),
+        (
+            "from tensorflow import keras\n@keras.layers.deserialize\ndef f(): pass\n",
+            "keras._tf_keras.keras.layers.deserialize",
+        ),
+        ("from tensorflow.keras.layers import Dense\nfrom tensorflow.keras import layers\n", ""),
+        (
+            "from tensorflow.keras.layers import LocallyConnected1D\n",
+            "tensorflow.keras.layers.LocallyConnected1D",
+        ),
+        (
+            "from tensorflow.keras.layers.experimental import preprocessing\n",
+            "tensorflow.keras.layers.experimental",
+        ),
+        ("from keras.layers import Dense\nimport keras\nkeras.layers.Dense\n", ""),
+        ("from keras.layers import Merge\n", "keras.layers.Merge"),
+        ("import keras\nkeras.layers.Merge\n", "keras.api.layers.Merge"),
+        ("from keras.utils.generic_utils import x\n", "keras.utils"),
+        ("import tensorflow as tf\nif hasattr(tf.keras.layers, 'A'):\n    tf.keras.layers.A\n", ""),
+        ("import tensorflow as tf\ntry:\n    tf.keras.layers.A\nexcept AttributeError:\n    pass\n", ""),
+    ],
+)
+def test_tensorflow_takes_keras_3_from_the_wheel_of_keras(taker: str, lacking: str) -> None:
+    wheels = {("tensorflow", "2.16.2"): _TENSORFLOW, ("keras", "3.3.3"): _KERAS_3}
+    found = proof(taker, "", wheels=wheels, whole=True)
+    assert [one.lacked for one in found] == ([lacking] if lacking else [])
+    assert not found or found[0].giver == "keras"
+
+
+def test_tensorflow_takes_the_old_keras_where_the_image_asks_for_it() -> None:
+    taker = "import tensorflow as tf\nclass A(tf.keras.layers.LocallyConnected1D): pass\n"
+    other = "from tensorflow.keras.layers import Merge\n"
+    wheels = {("tensorflow", "2.16.2"): _TENSORFLOW, ("keras", "3.3.3"): _KERAS_3}
+    old = {**wheels, ("tf-keras", "2.16.0"): _OLD_KERAS}
+    asked = {"TF_USE_LEGACY_KERAS": "1"}
+    assert proof(taker, "", wheels=old, whole=True, environment=asked) == []
+    assert [one.giver for one in proof(other, "", wheels=old, whole=True, environment=asked)] == ["tf-keras"]
+    assert len(proof(taker, "", wheels=old, whole=True)) == 1
+    # a package may ask for it by itself
+    asks = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{taker}"
+    assert proof(asks, "", wheels=old, whole=True) == []
+    # without the old one nothing is known
+    assert proof(taker, "", wheels=wheels, whole=True, environment=asked) == []
