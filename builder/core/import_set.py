@@ -173,6 +173,8 @@ class ImportSet:
     """Whether a compiled module of a wheel has a name; None if nobody knows."""
     exporting: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
     """The modules in a folder of a wheel that have a name in ``__all__``; None if nobody knows."""
+    unlisted: Callable[[str, str], bool] = lambda *_: False
+    """Whether the table of a module's ``_LazyModule`` is known whole, and has no such name."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the image sets; the proof takes no others to be set."""
     library: Callable[[str], bool | None] = lambda _: None
@@ -340,6 +342,7 @@ class ImportSet:
         if found.lazy and not found.anything:
             owner = self.owner(module)
             answer = self.mentions(owner, name) if owner is not None else None
+            answer = False if answer and self.unlisted(module, name) else answer
         elif found.anything or found.submodules:
             answer = None
         else:

@@ -746,7 +746,7 @@ def lazy(
     files = {
         "lazy/__init__.py": LAZY,
         "lazy/look.py": LOOK.format(said),
-        "lazy/plain.py": "Plain = own = 1\n",
+        "lazy/plain.py": "Plain = own = Unlisted = 1\n",
         "lazy/both.py": "First = 1\n" + BREAKS,
         "lazy/model.py": "Model = 1\n" + BREAKS,
         "lazy/set.py": "Set = 1\n" + BREAKS,
@@ -772,6 +772,17 @@ def test_of_what_is_not_installed_a_lazy_module_has_a_name_without_an_import() -
     for name in ("Model", "Second", "Set"):
         assert lazy(name, one=False) == []
     assert lazy("First", one=False) == ["lazy.both: giver.gone"]
+
+
+@pytest.mark.parametrize(
+    ("said", "name"), [("_one", "Unlisted"), ("_other", "Unlisted"), ("_other", "Second")]
+)
+def test_a_lazy_module_lacks_what_its_tables_cannot_have(said, name, monkeypatch) -> None:
+    without = LAZY.partition("    for name, value")[0]
+    monkeypatch.setitem(globals(), "LAZY", without)
+    assert lazy(name, said=said) == (["taker: lazy.Unlisted"] if said == "_one" else [])
+    monkeypatch.setitem(globals(), "LAZY", without.replace('["First"]}', '["First"], **more}'))
+    assert lazy(name, said=said) == []
 
 
 def test_the_environment_of_the_image_decides_with_it() -> None:
@@ -839,7 +850,8 @@ FOLDER += "sys.modules[__name__] = _LazyModule(__name__, __file__, define_import
         ("TFModel", []),
         ("Asks", []),
         ("Twice", []),
-        ("Unsaid", []),
+        ("Unsaid", ["taker: lazy.Unsaid"]),
+        ("UnsaidFast", []),  # a release may give it by another name
     ],
 )
 def test_a_lazy_module_of_a_folder_takes_what_the_files_of_it_export(name, found) -> None:
@@ -848,7 +860,7 @@ def test_a_lazy_module_of_a_folder_takes_what_the_files_of_it_export(name, found
         "lazy/__init__.py": FOLDER,
         "lazy/look.py": LOOK.format("_one").replace("is_one", "is_torch")
         + "def is_tf_available():\n    return importlib.util.find_spec('tensorflow') is not None\n",
-        "lazy/modeling_x.py": "__all__ = ['Model', 'Twice']\nModel = Unsaid = 1\n" + BREAKS,
+        "lazy/modeling_x.py": "__all__ = ['Model', 'Twice']\nModel = Unsaid = UnsaidFast = 1\n" + BREAKS,
         "lazy/modeling_tf_x.py": "__all__ = ['TFModel']\nTFModel = 1\n" + BREAKS,
         "lazy/modular_x.py": "__all__ = ['Model']\nModel = 1\n" + BREAKS,
         "lazy/configuration_x.py": "__all__ = ['Config', 'Asks', 'Twice']\nConfig = 1\n"
@@ -1580,3 +1592,27 @@ def test_tensorflow_takes_the_old_keras_where_the_image_asks_for_it() -> None:
     assert proof(asks, "", wheels=old, whole=True) == []
     # without the old one nothing is known
     assert proof(taker, "", wheels=wheels, whole=True, environment=asked) == []
+
+
+@pytest.mark.parametrize(
+    ("taker", "lacking"),
+    [
+        # the failure of the import binds no name, and the handler asks for one
+        ("try:\n    import gone\n    gone.f()\nexcept gone.Error:\n    pass\n", ["gone"]),
+        ("try:\n    import gone\nexcept (ValueError, gone.Error):\n    pass\n", ["gone"]),
+        ("try:\n    import gone\nexcept ImportError:\n    pass\nexcept gone.Error:\n    pass\n", []),
+        ("gone = None\ntry:\n    import gone\nexcept gone.Error:\n    pass\n", []),
+        ("from giver import *\ntry:\n    import gone\nexcept gone.Error:\n    pass\n", []),
+        ("try:\n    from gone import ImportError\nexcept ImportError:\n    pass\n", []),
+        ("def f():\n    try:\n        import gone\n    except gone.Error:\n        pass\nf()\n", []),
+        ("try:\n    import giver\n    import gone\nexcept giver.Error:\n    pass\n", []),
+        (
+            "try:\n    try:\n        import gone\n    except gone.Error:\n        pass\nexcept Exception:\n    pass\n",
+            [],
+        ),
+    ],
+)
+def test_a_handler_that_asks_for_what_the_import_binds_gets_no_failure_of_it(
+    taker: str, lacking: list[str]
+) -> None:
+    assert lacks(taker, "Error = ValueError\n", whole=True) == lacking
