@@ -100,6 +100,8 @@ _READ_HERE: dict[tuple[bytes, str, bool], tuple[ModuleNames, str]] = {}
 """What this process has read, by the sha256 of the source, the module's name and whether it is a package:
 wheels of one release for several Pythons, and of several releases, have most sources in common.
 """
+_MOST_READ = 10_000
+"""Modules in it: all of a set, and some of the next one's."""
 
 
 def imports_of(
@@ -391,6 +393,8 @@ class _Shelved:
             return None
         key = hashlib.sha256(content).digest(), module, module in self.files.packages
         if key not in _READ_HERE:
+            if len(_READ_HERE) >= _MOST_READ:
+                _READ_HERE.clear()
             found = names_of(content, module, package=key[2])
             _READ_HERE[key] = found, json.dumps(found.as_list(), separators=(",", ":"))
         self.seen[module], self.kept[module] = _READ_HERE[key]
