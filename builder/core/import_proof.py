@@ -119,6 +119,10 @@ def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
     """All names that have to be lacking, so that an import ends with it."""
     if not one.ends:
         yield one.module, one.name, one.giver
+        above, _, last = one.module.rpartition(".")
+        real = every.real(one.module) if one.name is not None or not above else f"{every.real(above)}.{last}"
+        if real != one.module:  # whoever brings it may say either
+            yield real, one.name, one.giver
     for module, name in one.because:
         yield module, name, every.giver(module, name) or ""
 

@@ -144,6 +144,8 @@ class _Owned(NamedTuple):
     wheel: str | None
     path: str | None
     package: bool
+    real: str = ""
+    """The name that it has by its place in the wheel, if another package's ``__path__`` has its folder."""
 
 
 def _of_two(one: _Owned, other: _Owned) -> _Owned:
@@ -171,12 +173,16 @@ class ImportSet:
     """Whether a compiled module of a wheel has a name; None if nobody knows."""
     exporting: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
     """The modules in a folder of a wheel that have a name in ``__all__``; None if nobody knows."""
+    unlisted: Callable[[str, str], bool] = lambda *_: False
+    """Whether the table of a module's ``_LazyModule`` is known whole, and has no such name."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the image sets; the proof takes no others to be set."""
     library: Callable[[str], bool | None] = lambda _: None
     """Whether a library that is opened by a name is there; None if nobody knows."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
     _folders: dict[str, set[str]] = field(default_factory=dict)
+    _added: dict[str, _Owned | None] = field(default_factory=dict)
+    """Modules that are no files of the package which their names say."""
 
     def __post_init__(self) -> None:
         for wheel in self.wheels:
@@ -193,7 +199,58 @@ class ImportSet:
                 self._folders.setdefault(name, set()).add(wheel.name)
 
     def there(self, module: str) -> bool:
-        return module in self._modules or module in self._folders
+        return module in self._folders or self._found(module) is not None
+
+    def _found(self, module: str) -> _Owned | None:
+        """A module, also one in a folder that a package adds to its ``__path__``: ``keras.layers`` of Keras 3
+        is ``keras.api.layers``."""
+        found = self._modules.get(module)
+        if found is not None or "." not in module:
+            return found
+        if module not in self._added:
+            self._added[module] = None  # of packages that name each other
+            above, _, last = module.rpartition(".")
+            for folder in self._path(above):
+                inner = f"{folder}.{last}"
+                if inner != module and (found := self._found(inner)) is not None:
+                    self._added[module] = found._replace(real=found.real or inner)
+                    break
+        return self._added[module]
+
+    def _path(self, package: str) -> Iterator[str]:
+        """The packages whose folders a package's ``__path__`` has beside its own."""
+        found, names = self._found(package), self.names(package)
+        if found is not None and found.real:
+            yield found.real
+        yield from names.paths if names is not None else ()
+        if package == "tensorflow" and (keras := self._keras()):
+            yield keras.rpartition(".")[0]
+
+    def _keras(self) -> str:
+        """The package that ``tensorflow.keras`` is; empty if nobody knows.
+
+        TensorFlow 2.16 and newer take that of Keras 3, but for whoever asks for the old one:
+        https://github.com/tensorflow/tensorflow/blob/v2.16.2/tensorflow/python/util/lazy_loader.py
+        """
+        new, old = "keras._tf_keras.keras", "tf_keras.api._v2.keras"
+        loader = self.names("tensorflow.python.util.lazy_loader")
+        if loader is None or "KerasLazyLoader" not in loader.names or "tensorflow.keras" in self._modules:
+            return ""
+        name = "TF_USE_LEGACY_KERAS"
+        if self.environment.get(name) in {"true", "True", "1"}:
+            return old if old in self._modules else ""
+        asks = (
+            self.mentions(wheel.name, name) is not False
+            for wheel in self.wheels
+            if "keras" not in wheel.roots and "tensorflow" not in wheel.roots and wheel.name != OWN
+        )
+        known = new in self._modules and "keras.api._v2.keras" not in self._modules
+        return new if known and ("tf_keras" not in self._modules or not any(asks)) else ""
+
+    def real(self, module: str) -> str:
+        """The name of a module by its place in the wheel."""
+        found = self._found(module)
+        return (found.real if found is not None else "") or module
 
     def namespace(self, module: str) -> frozenset[str]:
         """The wheels of a module that is nothing but the modules below it; empty if it may have other names.
@@ -201,11 +258,11 @@ class ImportSet:
         A folder of several wheels without a source of its own: https://peps.python.org/pep-0420/. A folder
         below a compiled module is none: ``torch/_C`` has stubs alone, and the module makes what is below it.
         """
-        if not self.whole or module in self._modules:
+        if not self.whole or self._found(module) is not None:
             return frozenset()
         above = module.rpartition(".")[0]
         if above and not self.namespace(above):
-            owned, found = self._modules.get(above), self.names(above)
+            owned, found = self._found(above), self.names(above)
             if owned is None or not owned.package or found is None or found.submodules:
                 return frozenset()
         return frozenset(self._folders.get(module, ()))
@@ -224,21 +281,21 @@ class ImportSet:
 
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""
-        found = self._modules.get(module)
+        found = self._found(module)
         if found is None or found.wheel is None or found.path is None:
             return None
-        return self.read(found.wheel, module)
+        return self.read(found.wheel, found.real or module)
 
     def owner(self, module: str) -> str | None:
         """The wheel that has a module."""
-        found = self._modules.get(module)
+        found = self._found(module)
         return found.wheel if found is not None else None
 
     def wheel(self, distribution: str) -> WheelFiles | None:
         return next((one for one in self.wheels if one.name == distribution), None)
 
     def path(self, module: str) -> str:
-        found = self._modules.get(module)
+        found = self._found(module)
         return (found.path if found is not None else None) or module
 
     def is_compiled(self, module: str) -> bool:
@@ -285,6 +342,7 @@ class ImportSet:
         if found.lazy and not found.anything:
             owner = self.owner(module)
             answer = self.mentions(owner, name) if owner is not None else None
+            answer = False if answer and self.unlisted(module, name) else answer
         elif found.anything or found.submodules:
             answer = None
         else:
@@ -418,18 +476,19 @@ class ImportSet:
         found = self.names(module)
         if found is None or len(seen) > _DEEPEST or (module, name) in seen:
             return None
+        if (module, name) == ("tensorflow", "keras") and (keras := self._keras()):
+            return keras
+        own = self.real(f"{module}.{name}")
         if name not in found.names:
-            there = self.there(f"{module}.{name}")
-            return f"{module}.{name}" if there and not found.stars else None
-        if name not in found.bound:
-            return None
-        source, inner = found.bound[name]
-        own, whole = f"{module}.{name}", source if inner is None else f"{source}.{inner}"
-        if self.there(own):  # whoever imports the submodule binds the name anew
-            return own if whole == own else None
-        if inner is None or whole == own:
-            return whole if self.there(whole) else None
-        return self.target(source, inner, seen | {(module, name)})
+            inner = seen | {(module, name)}
+            stars = (star for star in found.stars if self.by_star(star, name) is not False)
+            alone = self.there(own) and all(self.target(star, name, inner) == own for star in stars)
+            return own if alone else None
+        source, of = found.bound.get(name, ("", None))
+        whole = self.real(source if of is None else f"{source}.{of}")
+        if self.there(own) or of is None or whole == own:  # whoever imports a submodule binds it anew
+            return whole if self.there(whole) and (whole == own or not self.there(own)) else None
+        return self.target(source, of, seen | {(module, name)})
 
     def origin(self, module: str, name: str, depth: int = 0) -> tuple[str, str] | None:
         """The module that a name of another one comes from."""

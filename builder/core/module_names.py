@@ -39,6 +39,9 @@ _NEW_SYNTAX = (
     ("[", re.compile(r"^[ \t]*(?:def|class)[ \t]+\w+\[", re.MULTILINE)),
 )
 """In a source that may have a statement of Python 3.8 or newer, and what such a source has at least."""
+_ADDS_FOLDER = re.compile(
+    r"^__path__\.append\(os\.path\.join\(os\.path\.dirname\(__file__\), \"(\w+)\"\)\)", re.MULTILINE
+)
 _OPENS = re.compile(r"\b(?:CDLL|PyDLL|LoadLibrary|dlopen|_?find_library)\b")
 _RAISES = re.compile(r"\braise\s+(?:\w+\.)*(?:ImportError|ModuleNotFoundError)\b")
 _GENERATED = re.compile(
@@ -153,6 +156,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         public=frozenset(walk.public) if walk.public is not None and walk.public_known else None,
         anything=walk.anything or len(elsewhere(walk.makers)) < len(walk.makers),
         submodules=walk.submodules,
+        paths=tuple(f"{module}.{one}" for one in _ADDS_FOLDER.findall(text)) if "__path__" in text else (),
         unfound=since(12) if "find_module" in text and old_finders(tree, module) else 0,
         lazy=walk.lazy,
         gone=frozenset(gone),
@@ -189,7 +193,7 @@ def _take_in_text(walk: StatementWalk, tree: ast.Module, text: str) -> None:
             text = "\n".join(lines)
     lazy = "sys.modules[__name__] = _LazyModule("
     walk.lazy, text = lazy in text, text.replace(lazy, "(")
-    walk.submodules |= "meta_path" in text or "__path__" in text
+    walk.submodules |= "meta_path" in text or text.count("__path__") > len(_ADDS_FOLDER.findall(text))
     walk.anything |= "f_globals" in text
     if ("sys.modules" in text or "from sys import" in text) and re.search(r"\bmodules\b", text):
         _take_in_added(walk, tree)

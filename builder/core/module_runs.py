@@ -8,6 +8,7 @@ Nothing of a wheel is executed: the statements are walked, and whatever is not k
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from builder.core.decided_tests import SAYS_WHETHER, UnknownValueError
@@ -129,6 +130,7 @@ class Runs(RunState):
 
     def __init__(self, every: ImportSet) -> None:
         super().__init__(every)
+        every.unlisted = partial(_unlisted, self)
         self._modules: dict[str, ModuleRun | None] = {}
         self._answers: dict[tuple[str, str, str], tuple[Any, str]] = {}
 
@@ -425,14 +427,38 @@ def _is_free(found: ModuleNames, name: str) -> bool:
     return name not in found.names and not found.stars and not name.startswith("__")
 
 
+def _is_known(structure: Structure, run: ModuleRun, name: str) -> bool:
+    """Whether the rows alone tell what a ``_LazyModule`` gives for a name."""
+    rows = structure.rows
+    if rows.doubt is None or name in rows.doubt or structure.own is None or run.added is None:
+        return False
+    if name in structure.own or name in run.added:
+        return False
+    return all(isinstance(names, list | set | tuple) and UNKNOWN not in names for names in rows.values())
+
+
+_DERIVED = re.compile(r"(?:Fast|Tokenizer|Processor\w*|Extractor)$")
+"""Names that transformers 5 gives by others:
+https://github.com/huggingface/transformers/blob/v5.0.0/src/transformers/utils/import_utils.py
+"""
+
+
+def _unlisted(runs: Runs, module: str, name: str) -> bool:
+    """Whether a ``_LazyModule`` certainly lacks a name that is no module below it."""
+    run = runs.module(module)
+    structure = run.structure if run is not None else None
+    if run is None or structure is None or _DERIVED.search(name) or not _is_known(structure, run, name):
+        return False
+    if any(name in names or name in str(key).split(".") for key, names in structure.rows.items()):
+        return False
+    folder = structure.folder
+    return not folder or runs.every.exporting(runs.every.owner(folder) or "", folder, name) == []
+
+
 def _of_structure(runs: Runs, run: ModuleRun, structure: Structure, name: str) -> str | None:
     """The module that a ``_LazyModule`` takes a name of."""
     rows, module = structure.rows, run.module
-    if rows.doubt is None or name in rows.doubt or structure.own is None or run.added is None:
-        return None
-    if name in structure.own or name in run.added:
-        return None
-    if any(not isinstance(names, list | set | tuple) or UNKNOWN in names for names in rows.values()):
+    if not _is_known(structure, run, name):
         return None
     inner = [key for key, names in rows.items() if name in names and isinstance(key, str)]
     if inner:

@@ -395,7 +395,9 @@ class StatementWalk:
         self.block(statement.body, pythons if through else 0)
 
     def try_(self, statement: ast.Try | ast.TryStar, pythons: int) -> None:
-        body, handlers = statement.body, statement.handlers
+        handlers, begin = statement.handlers, self.unguarded(statement)
+        self.block(statement.body[:begin], pythons)
+        body = statement.body[begin:]
         sure = pythons if all(map(lets_through, handlers)) else 0
         tried = tuple(self.tried(body, pythons)) if not sure and handlers else ()
         tried = tried if tried and catches_imports(handlers[0]) else ()
@@ -423,6 +425,23 @@ class StatementWalk:
             self.out = outer
         self.block(statement.orelse, sure)
         self.block(statement.finalbody, pythons)
+
+    def unguarded(self, statement: ast.Try | ast.TryStar) -> int:
+        """How many imports a block begins with whose failure no handler gets: the first handler evaluates
+        what they bind, and a name that is not bound raises NameError."""
+        asked = statement.handlers[0].type if statement.handlers else None
+        open_ = self.within or self.turns or self.bound.shadows or self.stars or self.anything
+        if asked is None or open_:
+            return 0
+        names = {one.id for one in nodes_of(asked) if isinstance(one, ast.Name)}
+        names -= {one for one in names if self.bound.is_bound(one) or hasattr(builtins, one)}
+        names -= self.bound.globals
+        for number, one in enumerate(statement.body, 1):
+            if not isinstance(one, ast.Import | ast.ImportFrom):
+                return 0
+            if names & bound_in(one):
+                return number
+        return 0
 
     def tried(self, body: Iterable[ast.stmt], pythons: int) -> Iterator[Taken]:
         """The imports at the beginning of a block."""

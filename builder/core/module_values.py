@@ -198,6 +198,8 @@ class ModuleNames:
     """Whether it may have more names than those."""
     submodules: bool = False
     """Whether it may have more submodules than there are files."""
+    paths: tuple[str, ...] = ()
+    """Packages whose folders it adds to its ``__path__``."""
     unfound: int = 0
     """The Pythons that find none of these, as they ask its own importer no more."""
     lazy: bool = False
@@ -263,6 +265,7 @@ class ModuleNames:
             dict(self.backends),
             sorted(self.opens),
             int(self.raises),
+            self.paths,
         ]
 
     @classmethod
@@ -285,6 +288,7 @@ class ModuleNames:
             backends,
             opens,
             raises,
+            paths,
         ) = rest
         return cls(
             names=frozenset(names),
@@ -315,6 +319,7 @@ class ModuleNames:
             backends={name: tuple(every) for name, every in backends.items()},
             opens=frozenset(opens),
             raises=bool(raises),
+            paths=tuple(map(str, paths)),
         )
 
 

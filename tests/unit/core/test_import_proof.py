@@ -746,7 +746,7 @@ def lazy(
     files = {
         "lazy/__init__.py": LAZY,
         "lazy/look.py": LOOK.format(said),
-        "lazy/plain.py": "Plain = own = 1\n",
+        "lazy/plain.py": "Plain = own = Unlisted = 1\n",
         "lazy/both.py": "First = 1\n" + BREAKS,
         "lazy/model.py": "Model = 1\n" + BREAKS,
         "lazy/set.py": "Set = 1\n" + BREAKS,
@@ -772,6 +772,17 @@ def test_of_what_is_not_installed_a_lazy_module_has_a_name_without_an_import() -
     for name in ("Model", "Second", "Set"):
         assert lazy(name, one=False) == []
     assert lazy("First", one=False) == ["lazy.both: giver.gone"]
+
+
+@pytest.mark.parametrize(
+    ("said", "name"), [("_one", "Unlisted"), ("_other", "Unlisted"), ("_other", "Second")]
+)
+def test_a_lazy_module_lacks_what_its_tables_cannot_have(said, name, monkeypatch) -> None:
+    without = LAZY.partition("    for name, value")[0]
+    monkeypatch.setitem(globals(), "LAZY", without)
+    assert lazy(name, said=said) == (["taker: lazy.Unlisted"] if said == "_one" else [])
+    monkeypatch.setitem(globals(), "LAZY", without.replace('["First"]}', '["First"], **more}'))
+    assert lazy(name, said=said) == []
 
 
 def test_the_environment_of_the_image_decides_with_it() -> None:
@@ -839,7 +850,8 @@ FOLDER += "sys.modules[__name__] = _LazyModule(__name__, __file__, define_import
         ("TFModel", []),
         ("Asks", []),
         ("Twice", []),
-        ("Unsaid", []),
+        ("Unsaid", ["taker: lazy.Unsaid"]),
+        ("UnsaidFast", []),  # a release may give it by another name
     ],
 )
 def test_a_lazy_module_of_a_folder_takes_what_the_files_of_it_export(name, found) -> None:
@@ -848,7 +860,7 @@ def test_a_lazy_module_of_a_folder_takes_what_the_files_of_it_export(name, found
         "lazy/__init__.py": FOLDER,
         "lazy/look.py": LOOK.format("_one").replace("is_one", "is_torch")
         + "def is_tf_available():\n    return importlib.util.find_spec('tensorflow') is not None\n",
-        "lazy/modeling_x.py": "__all__ = ['Model', 'Twice']\nModel = Unsaid = 1\n" + BREAKS,
+        "lazy/modeling_x.py": "__all__ = ['Model', 'Twice']\nModel = Unsaid = UnsaidFast = 1\n" + BREAKS,
         "lazy/modeling_tf_x.py": "__all__ = ['TFModel']\nTFModel = 1\n" + BREAKS,
         "lazy/modular_x.py": "__all__ = ['Model']\nModel = 1\n" + BREAKS,
         "lazy/configuration_x.py": "__all__ = ['Config', 'Asks', 'Twice']\nConfig = 1\n"
@@ -1504,3 +1516,103 @@ def test_a_tree_is_walked_as_by_ast_but_for_contexts_and_operators() -> None:
         tree = ast.parse(Path(file).read_bytes())
         for start in (tree, *tree.body[:40]):
             assert nodes_of(start) == [one for one in ast.walk(start) if not isinstance(one, left_out)]
+
+
+_TENSORFLOW = {
+    "tensorflow/__init__.py": "import sys\nfrom tensorflow.python.util.lazy_loader import KerasLazyLoader\n"
+    'setattr(sys.modules[__name__], "keras", KerasLazyLoader(globals()))\n__path__ = ["?"] + __path__\n',
+    "tensorflow/python/__init__.py": "",
+    "tensorflow/python/util/__init__.py": "",
+    "tensorflow/python/util/lazy_loader.py": "class KerasLazyLoader:\n    pass\n",
+}
+_KERAS_3 = {
+    "keras/__init__.py": "import os\nfrom keras.api import *\n"
+    '__path__.append(os.path.join(os.path.dirname(__file__), "api"))\ndel os\n',
+    "keras/api/__init__.py": "from keras.api import layers\n",
+    "keras/api/layers/__init__.py": "Dense = 1\n",
+    "keras/_tf_keras/__init__.py": "",
+    "keras/_tf_keras/keras/__init__.py": "from keras._tf_keras.keras import layers\n",
+    "keras/_tf_keras/keras/layers/__init__.py": "Dense = 1\n",
+}
+_OLD_KERAS = {
+    f"tf_keras/{path}": "" for path in ("__init__.py", "api/__init__.py", "api/_v2/__init__.py")
+} | {
+    "tf_keras/api/_v2/keras/__init__.py": "from tf_keras.api._v2.keras import layers\n",
+    "tf_keras/api/_v2/keras/layers/__init__.py": "Dense = LocallyConnected1D = 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("taker", "lacking"),
+    [
+        ("import tensorflow as tf\nclass A(tf.keras.layers.Dense): pass\n", ""),
+        (
+            "import tensorflow as tf\nclass A(tf.keras.layers.LocallyConnected1D): pass\n",
+            "keras._tf_keras.keras.layers.LocallyConnected1D",
+        ),
+        (
+            "from tensorflow import keras\n@keras.layers.deserialize\ndef f(): pass\n",
+            "keras._tf_keras.keras.layers.deserialize",
+        ),
+        ("from tensorflow.keras.layers import Dense\nfrom tensorflow.keras import layers\n", ""),
+        (
+            "from tensorflow.keras.layers import LocallyConnected1D\n",
+            "tensorflow.keras.layers.LocallyConnected1D",
+        ),
+        (
+            "from tensorflow.keras.layers.experimental import preprocessing\n",
+            "tensorflow.keras.layers.experimental",
+        ),
+        ("from keras.layers import Dense\nimport keras\nkeras.layers.Dense\n", ""),
+        ("from keras.layers import Merge\n", "keras.layers.Merge"),
+        ("import keras\nkeras.layers.Merge\n", "keras.api.layers.Merge"),
+        ("from keras.utils.generic_utils import x\n", "keras.utils"),
+        ("import tensorflow as tf\nif hasattr(tf.keras.layers, 'A'):\n    tf.keras.layers.A\n", ""),
+        ("import tensorflow as tf\ntry:\n    tf.keras.layers.A\nexcept AttributeError:\n    pass\n", ""),
+    ],
+)
+def test_tensorflow_takes_keras_3_from_the_wheel_of_keras(taker: str, lacking: str) -> None:
+    wheels = {("tensorflow", "2.16.2"): _TENSORFLOW, ("keras", "3.3.3"): _KERAS_3}
+    found = proof(taker, "", wheels=wheels, whole=True)
+    assert [one.lacked for one in found] == ([lacking] if lacking else [])
+    assert not found or found[0].giver == "keras"
+
+
+def test_tensorflow_takes_the_old_keras_where_the_image_asks_for_it() -> None:
+    taker = "import tensorflow as tf\nclass A(tf.keras.layers.LocallyConnected1D): pass\n"
+    other = "from tensorflow.keras.layers import Merge\n"
+    wheels = {("tensorflow", "2.16.2"): _TENSORFLOW, ("keras", "3.3.3"): _KERAS_3}
+    old = {**wheels, ("tf-keras", "2.16.0"): _OLD_KERAS}
+    asked = {"TF_USE_LEGACY_KERAS": "1"}
+    assert proof(taker, "", wheels=old, whole=True, environment=asked) == []
+    assert [one.giver for one in proof(other, "", wheels=old, whole=True, environment=asked)] == ["tf-keras"]
+    assert len(proof(taker, "", wheels=old, whole=True)) == 1
+    # a package may ask for it by itself
+    asks = f"import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n{taker}"
+    assert proof(asks, "", wheels=old, whole=True) == []
+    # without the old one nothing is known
+    assert proof(taker, "", wheels=wheels, whole=True, environment=asked) == []
+
+
+@pytest.mark.parametrize(
+    ("taker", "lacking"),
+    [
+        # the failure of the import binds no name, and the handler asks for one
+        ("try:\n    import gone\n    gone.f()\nexcept gone.Error:\n    pass\n", ["gone"]),
+        ("try:\n    import gone\nexcept (ValueError, gone.Error):\n    pass\n", ["gone"]),
+        ("try:\n    import gone\nexcept ImportError:\n    pass\nexcept gone.Error:\n    pass\n", []),
+        ("gone = None\ntry:\n    import gone\nexcept gone.Error:\n    pass\n", []),
+        ("from giver import *\ntry:\n    import gone\nexcept gone.Error:\n    pass\n", []),
+        ("try:\n    from gone import ImportError\nexcept ImportError:\n    pass\n", []),
+        ("def f():\n    try:\n        import gone\n    except gone.Error:\n        pass\nf()\n", []),
+        ("try:\n    import giver\n    import gone\nexcept giver.Error:\n    pass\n", []),
+        (
+            "try:\n    try:\n        import gone\n    except gone.Error:\n        pass\nexcept Exception:\n    pass\n",
+            [],
+        ),
+    ],
+)
+def test_a_handler_that_asks_for_what_the_import_binds_gets_no_failure_of_it(
+    taker: str, lacking: list[str]
+) -> None:
+    assert lacks(taker, "Error = ValueError\n", whole=True) == lacking

@@ -37,7 +37,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 15
+_READER = 17
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -56,6 +56,10 @@ _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
 _ALL = re.compile(rb"^__all__\b[^\n=]*\+?=[ \t]*[\[(](.*?)[\])]", re.MULTILINE | re.DOTALL)
+_DECORATED = re.compile(
+    rb"^@(?:export|requires)\b[^\n]*\n(?:[@ \t)][^\n]*\n)*?(?:class|def)[ \t]+(\w+)", re.MULTILINE
+)
+"""A class or function that transformers' ``define_import_structure`` takes to be in ``__all__``."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
@@ -96,6 +100,8 @@ _READ_HERE: dict[tuple[bytes, str, bool], tuple[ModuleNames, str]] = {}
 """What this process has read, by the sha256 of the source, the module's name and whether it is a package:
 wheels of one release for several Pythons, and of several releases, have most sources in common.
 """
+_MOST_READ = 10_000
+"""Modules in it: all of a set, and some of the next one's."""
 
 
 def imports_of(
@@ -387,6 +393,8 @@ class _Shelved:
             return None
         key = hashlib.sha256(content).digest(), module, module in self.files.packages
         if key not in _READ_HERE:
+            if len(_READ_HERE) >= _MOST_READ:
+                _READ_HERE.clear()
             found = names_of(content, module, package=key[2])
             _READ_HERE[key] = found, json.dumps(found.as_list(), separators=(",", ":"))
         self.seen[module], self.kept[module] = _READ_HERE[key]
@@ -533,6 +541,8 @@ def _exports(sources: WheelSources, modules: Mapping[str, str]) -> dict[str, lis
         for listed in _ALL.findall(content or b"") if path in modules else ():
             for name in _WORD.findall(listed):
                 found.setdefault(name.decode(), []).append(modules[path])
+        for name in _DECORATED.findall(content or b"") if path in modules else ():
+            found.setdefault(name.decode(), []).append(modules[path])
     return found
 
 

@@ -168,7 +168,6 @@ WITHOUT_A_TABLE = {
         "imgaug",
         "jaxlib",
         "keras-cv",
-        "larq",
         "librosa",
         "networkx",
         "segmentation-models",
