@@ -555,6 +555,13 @@ def _python_too_old(text, said, frames, start, place, hands, python):
     return Apart("python-new", asker, "python", name, file, {asker: release_told(text, asker)}, release, None)
 
 
+def last_word(apart):
+    """The last part of what an :class:`Apart` does not find, as its line has it: ``b`` of ``a.b``, ``c`` of
+    ``c of f()``.
+    """
+    return re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
+
+
 def apart_told(apart, python=None):
     """The sentence on an :class:`Apart`: who asks whom for what, and the releases of both as far as the text
     has them.

@@ -38,7 +38,7 @@ def _memory_own(facts, _):
     if other:
         told += ", and process %(process)s %(theirs)s %(unit)siB, which are free once it ends" % other
     else:
-        told += ", so no other one is in its way"
+        told += ", and no other one is named"
     return told + ": a smaller batch, shorter inputs, a smaller or quantised model need less"
 
 

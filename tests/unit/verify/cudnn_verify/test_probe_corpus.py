@@ -143,7 +143,7 @@ def test_the_order_of_likely_causes_is_that_of_the_counts():
     rows = diagnose_score.answer(text)["causes"]
     assert [row["cause"] for row in rows] == ["cuda-major-mixed", "toolkit-library-missing"]
     frequent = read_counts()["ct2-toolkit-absent"]["cuda-major-mixed"]
-    assert rows[0]["how"] == f"fits; the cause in {frequent} of {counts['ct2-toolkit-absent']} threads"
+    assert rows[0]["how"] == f"likely; the cause in {frequent} of {counts['ct2-toolkit-absent']} threads"
 
 
 def test_fewer_threads_than_three_do_not_change_the_order_of_a_signature(monkeypatch):

@@ -724,3 +724,33 @@ def test_without_a_known_cuda_the_package_of_libdevice_is_named_for_each():
     assert "for CUDA 13 the package is nvidia-cuda-nvcc" in row["commands"][0]["note"]
     (row,) = ask("tensorflow==2.17.0\nCan't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
     assert row["commands"][0]["note"] is None
+
+
+def test_a_server_that_is_refused_hides_no_failure_of_cuda():
+    refused = "telemetry: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1000)\n"
+    document = ask(
+        refused + "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    )
+    assert document["cause"] == "framework-arch-missing"
+    assert document["program"] is None
+    document = ask(refused + "ERROR: No matching distribution found for torch==2.9.0")
+    assert document["program"]["elsewhere"]
+    assert not document["causes"]
+    assert ask(refused)["program"]["elsewhere"]
+
+
+def test_what_no_text_names_is_said_to_be_unnamed():
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity "
+        "of 23.50 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.00 GiB "
+        "memory in use."
+    )
+    because = " ".join(ask(text)["causes"][0]["because"])
+    assert "no other one is named" in because
+
+
+def test_one_grade_has_one_word_on_the_page():
+    text = "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"
+    document = ask(text)
+    assert {row["how"].partition(";")[0] for row in document["causes"]} == {"likely"}
+    assert "(fits" not in render_diagnosis(document)
