@@ -392,7 +392,8 @@ def _against(finding, facts):
     and is not proven.
     """
     for condition, cause in _RULED_OUT:
-        reason = cause in finding.causes and CONDITIONS[condition](facts, dict(finding.detail))
+        told = finding.signature.needs  # its own condition knows of both
+        reason = cause in finding.causes and not told and CONDITIONS[condition](facts, dict(finding.detail))
         others = [other for other in finding.causes if other != cause]
         if reason and others:
             finding = finding._replace(

@@ -1257,11 +1257,14 @@ FRAME = '  File "/venv/lib/python3.11/site-packages/{}/core.py", line 7, in <mod
             "package-overwritten",
             "pip install --force-reinstall --no-deps transformers==4.33.0",
         ),
-        # any other two packages: the cause, and no command
+        # any other two packages: a later release of the one that asks, by the files that it is of
         (
             FRAME.format("flask") + "ImportError: cannot import name 'url_quote' from 'werkzeug.urls'",
             "package-pin-mismatch",
-            None,
+            (
+                'pip install --upgrade $(python3 -c "from importlib.metadata import '
+                "packages_distributions as p; print(*p()['flask'])\")"
+            ),
         ),
         (
             "ImportError: tokenizers>=0.22.0,<=0.23.0 is required for a normal functioning of this module",
