@@ -181,6 +181,8 @@ _LACKS = re.compile(
     r"cannot\s+import\s+name\s+['\"`]?(?P<name>\w+)['\"`]?(?:\s+from\s+(?P<circular>partially\s+initialized\s+"
     r"module\s+)?['\"`]?(?P<of>\w[\w.]*\w|\w)['\"`]?(?:\s+\((?P<path>[^()\n]{1,300})\))?)?|"
     r"module\s+['\"`]?(?P<module>[A-Za-z_][\w.]*)['\"`]?\s+has\s+no\s+attribute\s+['\"`]?(?P<attribute>\w+)|"
+    r"underlying\s+op\s+of\s+'(?P<op>[\w.]+)'\s+has\s+no\s+overload\s+name\s+'(?P<overload>\w+)|"
+    r"'_OpNamespace'\s+'(?P<space>aten|prims|quantized)'\s+object\s+has\s+no\s+attribute\s+'(?P<operator>\w+)|"
     r"AttributeError:\s+(?P<dotted>[a-z]\w*(?:\.\w+)+)(?=\s*(?:$|\())|"
     r"(?<![\w.])(?:type\s+object\s+)?['\"`]?(?P<class>[A-Za-z_][\w.]*)['\"`]?\s+(?:object\s+)?has\s+no\s+attribute\s+"
     r"['\"`]?(?P<member>\w+)|"
@@ -201,6 +203,7 @@ _LACKS = re.compile(
 _LACK_WORDS = (
     "cannot import",
     "no attribute",
+    "no overload name",
     "o module named",
     "positional argument",
     "keyword argument",
@@ -298,7 +301,7 @@ def _package_of_path(path):
     if re.match(
         r"[a-z]\w*/[^\n]*\.p(?:yx|xi|xd)$", path
     ):  # Cython names its sources from the package's folder on
-        return distribution_named(path.partition("/")[0]), None
+        return distribution_named(".".join(path.split("/")[:2])), None
     found = _CUT_PATH.match(path)
     module = found and ".".join(filter(None, found.groups()))
     known = found and (is_known_module(found.group(1)) or is_known_module(module))
@@ -396,6 +399,26 @@ def _owner_of_class(text, name, place):
     return owner if owner not in ("self", "cls", "super", "np", "tf", "nn") else None
 
 
+_ABSENT_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
+
+
+def imports_that_fail(text):
+    """{module that is not there: the installed package whose file imports it} of a text's tracebacks; without
+    those of Python's own, and those of which the package that asks is not known.
+    """
+    found, modules = {}, _modules_of_python()
+    absent = [row for row in islice(_ABSENT_MODULE.finditer(text), _MOST_LACKS) if row[1] not in modules]
+    frames = _traceback_frames(text) if absent else []
+    starts = [0] + [row.end() for row in _CHAIN.finditer(text)] if absent else []
+    hands = re.compile("(?:%s)$" % _python_words("hands-on"))
+    for row in absent:
+        start = max(at for at in starts if at <= row.start())
+        asker = _who_asks(text, frames, start, row.start(), None, hands)[0]
+        if asker and asker != distribution_named(row[1]) and not moved_with(row[1]):
+            found.setdefault(row[1], asker)
+    return found
+
+
 def find_apart(text, python=None):
     """The last message of a text that one package prints where another one, or Python, lacks what it asks
     for, as an :class:`Apart`; None without one. Of an exception that others follow from it is the first.
@@ -432,6 +455,9 @@ def _apart_of(text, found, frames, start, hands, python):
         asked, name, kind = said["module"], said["attribute"], "name"
         if said["dotted"]:
             asked, _, name = said["dotted"].rpartition(".")
+    elif said["op"] or said["space"]:
+        asked = "torch.ops." + (said["op"] or said["space"])
+        name, kind = said["overload"] or said["operator"], "name"
     elif said["absent"]:
         asked, _, name = said["absent"].rpartition(".")
         kind = "module"
@@ -553,6 +579,13 @@ def _python_too_old(text, said, frames, start, place, hands, python):
         if said["syntax"]:
             return None
     return Apart("python-new", asker, "python", name, file, {asker: release_told(text, asker)}, release, None)
+
+
+def last_word(apart):
+    """The last part of what an :class:`Apart` does not find, as its line has it: ``b`` of ``a.b``, ``c`` of
+    ``c of f()``.
+    """
+    return re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
 
 
 def apart_told(apart, python=None):

@@ -5,7 +5,7 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 
 import re
 
-from .distributions import canonical, is_known_module, module_facts
+from .distributions import canonical, distribution_named, is_known_module, last_word, module_facts
 from .framework_builds import torch_index
 from .tables import Releases, read_patterns
 from .toolkit_facts import failing_words
@@ -33,6 +33,9 @@ def _asked_names(remedies):
         return "numpy", said["gone"]
     origin = said.get("origin") or said.get("module") or said.get("path") or ""
     package, _, rest = origin.partition(".")
+    apart = _apart_here(remedies, *_BETWEEN_TWO) if not package else None
+    if apart and apart.asked:
+        return apart.asked.replace("-", "_"), last_word(apart)
     return package or None, said.get("name") or said.get("attribute") or rest
 
 
@@ -43,7 +46,16 @@ def releases_with_name(remedies):
     above = asked.rpartition(".")[0]
     while asked not in known and "." in above:  # tensorflow.contrib.layers is gone with tensorflow.contrib
         asked, above = above if "<" in known.get(above, "") else asked, above.rpartition(".")[0]
-    return known.get(asked) if package and name else None
+    if asked in known or not (package and name):
+        return known.get(asked) if package and name else None
+    lost = read_patterns()["python-lost"].items()
+    return next(
+        (row for row, names in lost if row.startswith(package + "<") and _is_one_of(name, names)), None
+    )
+
+
+def _is_one_of(name, names):
+    return re.match("(?:%s)$" % re.sub(r"\s", "", names), name.rpartition(".")[2]) is not None
 
 
 def _named_requirement(remedies):
@@ -109,6 +121,73 @@ def _asked_beside(remedies):
     if not version or not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
         return None
     return ["%s==%s" % (apart.asker, version.partition("+")[0]), apart.asked]
+
+
+_SITE_FOLDER = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\]")
+_FOLDER_OF = '$(python3 -c "from importlib.metadata import packages_distributions as p; print(*p()[%r])")'
+"""The distribution of a module by the files that are installed; from Python 3.10 on."""
+
+
+def _asker_of_later(remedies):
+    """The package that asks another one for what the release here does not have, where a later release of it
+    is a mend: none that is built for one PyTorch or CUDA. By its files where no table has its name.
+    """
+    apart = _apart_here(remedies, *_BETWEEN_TWO, "python-gone")
+    if apart is None or not apart.asker or apart.kind == "size":
+        return None
+    if _changes_alone(remedies, apart.asker):
+        return apart.asker
+    folder = _SITE_FOLDER.search(apart.file or "")
+    bound = is_known_module(apart.asker.replace("-", "_")) or "windows" in remedies.here.places
+    return _FOLDER_OF % folder.group(1) if folder and not bound else None
+
+
+_NUMBERED_AS_TORCH = ("torch-npu", "torch-xla", "intel-extension-for-pytorch")
+"""Packages whose releases have the number of the PyTorch that they are built for."""
+
+
+def _torch_of_asker(remedies):
+    """The PyTorch of a package whose releases are numbered as PyTorch's."""
+    apart = _apart_here(remedies, "symbol")
+    release = apart.versions.get(apart.asker) if apart and apart.asker in _NUMBERED_AS_TORCH else None
+    return "torch==%s" % dotted(numbers(release)[:3]) if len(numbers(release)) > 1 else None
+
+
+def distribution_of_known(module):
+    """The distribution of a module that is not here, where a table has it, and it is built for no CUDA."""
+    name = module and distribution_named(module)
+    ours = name and re.match("(?:%s)$" % read_patterns()["grammar"]["ml-package"], name)
+    return name if name and not ours and is_known_module(module) else None
+
+
+def _pinned_beside(remedies):
+    """The package that lacks what a framework asks it for, beside that framework of an unknown release."""
+    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    if apart is None or not apart.asker or apart.versions.get(apart.asker) or apart.kind == "size":
+        return None
+    if not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
+        return None
+    known = is_known_module(apart.asker.replace("-", "_")) and "windows" not in remedies.here.places
+    return '"$(python3 -m pip freeze | grep -i ^%s==)" %s' % (apart.asker, apart.asked) if known else None
+
+
+def _index_of_its_own(remedies):
+    """A release that was asked for, from the index of its project, which has more of them than PyPI."""
+    text = str(remedies.detail.get("matched")) + " " + str(remedies.detail.get("line"))
+    for name, index in read_patterns()["family-indexes"].items():
+        found = re.search(r"\b%s\s?==\s?(\d[\w.]*\w)" % name.replace("-", "[-_]"), text)
+        variant = "cu" + (re.search(r"\+cu(1\d\d)|$", text).group(1) or "")
+        if found and ("{variant}" not in index or variant != "cu"):
+            return ["%s==%s" % (name, found.group(1))] + index.replace("{variant}", variant).split()
+    return None
+
+
+def _listed_python(remedies):
+    """The newest Python among the tags of wheels that uv lists where this Python is not among them."""
+    listed = getattr(remedies.here, "python_tags", ())
+    tags = {int(tag[3:]) for tag in listed if re.match(r"cp3\d+$", tag)}
+    here = numbers(remedies.here.python)[1:2]
+    return "3.%d" % max(tags) if tags and here and here[0] not in tags else None
 
 
 def _asker_named(remedies):
@@ -410,6 +489,16 @@ REQUIREMENT_FACTS = {
     "upgrade-both": _upgrade_both,
     "asked-beside": _asked_beside,
     "asker-named": _asker_named,
+    "torch-of-asker": _torch_of_asker,
+    "absent-known": lambda r: distribution_of_known(r.detail.get("absent")),
+    "package-from-index": lambda r: (
+        bool(getattr(r.here, "collected", None) or getattr(r.here, "asked_build", None)) or None
+    ),
+    "standard-20": lambda r: r.detail.get("standard") == "20" or None,
+    "asker-of-later": _asker_of_later,
+    "pinned-beside": _pinned_beside,
+    "index-of-its-own": _index_of_its_own,
+    "listed-python": _listed_python,
     "asker-alone": _asker_alone,
     "brought-back": _brought_back,
     "python-needed": _python_needed,

@@ -204,6 +204,7 @@ def _base_for_card(remedies):
 TOOLKIT_FACTS = {
     "base-for-card": _base_for_card,
     "header-package": _header_package,
+    "cccl-header": lambda r: re.match(r"(cub|thrust|nv|cuda/std)/", r.detail.get("what") or "") and True,
     "toolkit-branch": lambda r: read_patterns()["toolkit-driver"].get(getattr(r.here, "nvcc", None) or ""),
     "arch-dropped": _dropped,
     "told-old": _told_old,

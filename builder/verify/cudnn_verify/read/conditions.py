@@ -8,7 +8,7 @@ import re
 
 from ..common.framework_builds import card_within
 from ..common.remedies import Remedies
-from ..common.requirement_facts import python_apart, releases_with_name
+from ..common.requirement_facts import distribution_of_known, python_apart, releases_with_name
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.versions import dotted, numbers, two_that_exclude
@@ -38,7 +38,7 @@ def _memory_own(facts, _):
     if other:
         told += ", and process %(process)s %(theirs)s %(unit)siB, which are free once it ends" % other
     else:
-        told += ", so no other one is in its way"
+        told += ", and no other one is named"
     return told + ": a smaller batch, shorter inputs, a smaller or quantised model need less"
 
 
@@ -390,6 +390,13 @@ def _abi_apart(facts, detail):
     return told % ("new" if own else "old", facts.packages["torch"], name)
 
 
+def _dependency_absent(facts, detail):
+    """The package whose file imports a module that is not there, of which no part is Python's or its own."""
+    asker = facts.import_fails.get(detail.get("absent"))
+    known = asker and distribution_of_known(detail["absent"])
+    return known and "%s imports %s, which is not installed" % (asker, detail["absent"])
+
+
 def _of_flag(row):
     name, _, sentence = row.partition(": ")
     return lambda facts, _: getattr(facts, name) and sentence
@@ -404,6 +411,26 @@ CONDITIONS = {
     ),
     "abi-apart": _abi_apart,
     "asks-itself": _asks_itself,
+    "asks-between-two": lambda facts, _: (
+        facts.apart
+        and facts.apart.kind in ("name", "module")
+        and facts.apart.asker not in (None, facts.apart.asked)
+        and "what asks names a part in Python, and no compiled one"
+    ),
+    "dependency-absent": _dependency_absent,
+    "not-beside-other-dlls": lambda facts, _: (
+        not facts.other_dlls and not facts.torch_alone and "no other package of the same process is named"
+    ),
+    "not-torch-first": lambda facts, _: (
+        not facts.torch_first and "no bare import of PyTorch that fails is told"
+    ),
+    "attention-told": lambda _, detail: (
+        "flash" in str(detail.get("package") or detail.get("gone")).lower()
+        and "it is one of several ways to compute attention"
+    ),
+    "no-module-told": lambda facts, _: (
+        not facts.module_told and "the line that says why the build failed is not in the text"
+    ),
     "asks-not-itself": lambda facts, detail: (
         not _asks_itself(facts, detail) and "no file of that package asks for it"
     ),

@@ -9,7 +9,7 @@ from itertools import islice
 from shlex import quote
 
 from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
-from ..common.distributions import apart_told
+from ..common.distributions import apart_told, last_word
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
@@ -37,7 +37,7 @@ _INSTALLERS = ("pip", "conda", "apt", "winget")
 """Where commands change what is installed. For a cause that a class of messages has in the second place the
 look decides first.
 """
-_SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
+_SURENESS = (None, "a message that hides its cause", "likely", "proven by the text")
 # A line of a program: what it would print is no evidence that it printed it.
 _PROGRAM_TEXT = re.compile(
     r"(?:\b(?:f?print(?:f|ln)?|cout|puts|echo|warn|raise \w[\w.]*|throw [\w:. ]+|sys\.exit|fail|"
@@ -152,9 +152,8 @@ def diagnose(reading):
     if causes and not report:
         _take_all_facts(causes[0], facts)
     _name_once(causes)
-    kinds = {finding.signature.kind: finding for finding in reversed(findings)}
-    elsewhere = kinds.get("elsewhere") if not report else None
-    program = elsewhere or kinds.get("program")
+    elsewhere = next((hit for hit in findings if _outweighs(hit, causes)), None) if not report else None
+    program = elsewhere or next((hit for hit in findings if hit.signature.kind == "program"), None)
     if causes and causes[0]["strength"] == PROVES and not elsewhere:
         program = None
     elif program:
@@ -184,6 +183,15 @@ def diagnose(reading):
         "compared": None,
         "look": None if program else _look_for(equal if not decided else [], causes, facts, silent, absent),
     }
+
+
+def _outweighs(hit, causes):
+    """Whether a line of another maker's software, or of a server, is the cause of what the other lines tell:
+    where its signature names the causes that follow from it (``seems``), no other one may fit.
+    """
+    seems = hit.signature.seems
+    first = causes[0] if causes and causes[0]["strength"] > WRAPPER else {"cause": None}
+    return hit.signature.kind == "elsewhere" and (not seems or first["cause"] in [None, *seems])
 
 
 def _lists_of(reading):
@@ -384,7 +392,8 @@ def _against(finding, facts):
     and is not proven.
     """
     for condition, cause in _RULED_OUT:
-        reason = cause in finding.causes and CONDITIONS[condition](facts, dict(finding.detail))
+        told = finding.signature.needs  # its own condition knows of both
+        reason = cause in finding.causes and not told and CONDITIONS[condition](facts, dict(finding.detail))
         others = [other for other in finding.causes if other != cause]
         if reason and others:
             finding = finding._replace(
@@ -475,10 +484,9 @@ def _because(cause, finding, facts):
     is about that.
     """
     apart = facts.apart if cause in _OF_RELEASES else None
-    last = apart and re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
     text = finding.line.text + " " + str(finding.detail.get("matched"))
     named = apart and (
-        last in text or apart.kind == "python-new" and re.search("subscriptable|operand", text)
+        last_word(apart) in text or apart.kind == "python-new" and re.search("subscriptable|operand", text)
     )
     told = apart_told(apart, facts.python) if named else None
     return finding.because + [told] if told and told not in finding.because else finding.because

@@ -10,7 +10,7 @@ from copy import copy
 from shlex import quote
 
 from ..common.command_forms import Command
-from ..common.distributions import apart_told
+from ..common.distributions import apart_told, last_word
 from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
@@ -540,7 +540,7 @@ def _apart(*kinds):
         apart = facts.apart
         if apart is None or apart.kind not in kinds:
             return None
-        detail["apart"] = re.split(r"[. ]", apart.name.partition(" of ")[0])[-1]
+        detail["apart"] = last_word(apart)
         return apart_told(apart, facts.python)
 
     return condition

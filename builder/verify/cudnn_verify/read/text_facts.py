@@ -8,7 +8,7 @@ import re
 from itertools import islice
 
 from ....core.cards import cards_in
-from ..common.distributions import canonical, find_apart
+from ..common.distributions import canonical, find_apart, imports_that_fail
 from ..common.tables import (
     cuda_major_of,
     read_cards,
@@ -152,6 +152,8 @@ class TextFacts(object):
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         self.apart = find_apart(text, self.python)
         """What one package asks of another and does not find, an ``Apart``; None without such a message."""
+        self.import_fails = imports_that_fail(text)
+        """{module that is not there: the installed package that imports it}."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
 
@@ -161,13 +163,13 @@ class TextFacts(object):
         for found in _find_all("image_tag", text):
             of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
             self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
-        for pattern in ("shown", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
+        for pattern in ("shown", "locked", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
                 floor = "bound" in found and re.match(_family_names() + "$", name)
                 if _MONTH.match(version) or floor:  # what is asked of a family is no release that is here
                     continue
-                if pattern in ("shown", "pinned"):
+                if pattern in ("shown", "locked", "pinned"):
                     self.here.setdefault(name, version)
                 self.packages.setdefault(names.get(name, name), version)
         config = {key: value for found in _find_all("cupy_config", text) for key, value in found.items()}
@@ -275,6 +277,9 @@ class TextFacts(object):
         said = next((found for found in told if not {"tag", "folder"} & set(found)), (told or [{}])[0])
         minor = said.get("tag") or said.get("folder")
         self.python = "3." + minor if minor else said.get("instead") or said.get("version")
+        listed = _groups("python_tags", text).get("list") or ""
+        self.python_tags = re.findall(r"\b(?:cp|pp)3\d+t?\b", listed)
+        """Pythons by the tags of the wheels that uv found of a package, where none is for this one."""
         self.wheel_torch = _groups("wheel_torch", text).get("version")
         said = _groups("image_cuda", text)
         digits = next(iter(said.values()), "")

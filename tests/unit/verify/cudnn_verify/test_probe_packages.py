@@ -793,6 +793,9 @@ evaluate==0.4.0"""
     assert [row["text"] for row in document["causes"][0]["commands"]][:1] == [
         "pip install --upgrade vllm==0.4.0 datasets"
     ]
-    # what pip must not change alone is named and left as it is
+    # what pip must not change alone is named and left as it is: what asks for it is raised
     document = diagnose_score.answer(text.replace("datasets", "torchaudio"))
-    assert not [row for row in document["causes"][0]["commands"] if "--upgrade" in row["text"]]
+    raised = [row["text"] for row in document["causes"][0]["commands"] if "--upgrade" in row["text"]]
+    assert len(raised) == 1
+    assert "'evaluate'" in raised[0]
+    assert "torchaudio" not in raised[0]

@@ -724,3 +724,192 @@ def test_without_a_known_cuda_the_package_of_libdevice_is_named_for_each():
     assert "for CUDA 13 the package is nvidia-cuda-nvcc" in row["commands"][0]["note"]
     (row,) = ask("tensorflow==2.17.0\nCan't find libdevice directory ${CUDA_DIR}/nvvm/libdevice")["causes"]
     assert row["commands"][0]["note"] is None
+
+
+FRAME = (
+    'Traceback (most recent call last):\n  File "/v/lib/python3.12/site-packages/%s", line 3, in <module>\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "causes", "command"),
+    [
+        # a name that a package lost with many others, and the class of the name alone
+        (
+            FRAME % "TTS/layers.py"
+            + "ImportError: cannot import name 'TFBertModel' from 'transformers' (/v/x.py)",
+            ["package-pin-mismatch"],
+            'pip install "transformers<5"',
+        ),
+        # what asks is no package of one PyTorch: a later release of it
+        (
+            FRAME % "diffusers/quantizers/x.py"
+            + "ModuleNotFoundError: No module named 'torchao.dtypes.gone'",
+            ["package-pin-mismatch"],
+            "pip install --upgrade diffusers",
+        ),
+        (
+            FRAME % "flax/nnx/x.py" + "AttributeError: module 'jax.experimental.x' has no attribute 'Gone'",
+            ["package-pin-mismatch"],
+            "pip install --upgrade flax",
+        ),
+        (
+            FRAME % "some_bridge/ops.py"
+            + "AttributeError: The underlying op of 'aten.prod' has no overload name 'dim_Gone'",
+            ["package-pin-mismatch"],
+            (
+                'pip install --upgrade $(python3 -c "from importlib.metadata import '
+                "packages_distributions as p; "
+                "print(*p()['some_bridge'])\")"
+            ),
+        ),
+        # an installed package imports what is not here
+        (
+            (
+                '  File "cuda/bindings/x.pyx", line 23, in init cuda.bindings.x\n'
+                "ModuleNotFoundError: No module named 'numpy'"
+            ),
+            ["package-pin-mismatch"],
+            "pip install numpy",
+        ),
+        # another MPI before PyTorch's on the loader's path
+        (
+            "ImportError: /v/torch/lib/libtorch_cpu.so: undefined symbol: ompi_mpi_gone",
+            ["system-library-missing"],
+            (
+                "export LD_LIBRARY_PATH=$(echo \"$LD_LIBRARY_PATH\" | tr ':' '\\n' | grep -viE 'mpi|ucx' | "
+                "paste -sd: -) && unset OPAL_PREFIX"
+            ),
+        ),
+        (
+            (
+                "Windows: PyQt6 application, PyTorch in a separate process works\n"
+                "OSError: [WinError 126] The specified module could not be found. Error loading "
+                '"C:\\v\\torch\\lib\\torch_python.dll" or one of its dependencies.'
+            ),
+            ["import-order-conflict", "system-library-missing"],
+            "python -c \"import torch, runpy; runpy.run_path(r'PROGRAM.py', run_name='__main__')\"",
+        ),
+        (
+            (
+                'C:\\> python -c "import torch"\nOSError: [WinError 1114] A dynamic link library (DLL) '
+                'initialization routine failed. Error loading "C:\\v\\torch\\lib\\c10.dll" or one of its '
+                "dependencies."
+            ),
+            ["system-library-missing", "framework-known-bad"],
+            "winget install --id Microsoft.VCRedist.2015+.x64",
+        ),
+        (
+            (
+                "sccache /usr/local/cuda/bin/nvcc -rdc=true -c a.cu -o a.o\n"
+                "fatbinary fatal   : Could not open input file 'a.cubin'"
+            ),
+            ["build-toolkit-mismatch"],
+            None,
+        ),
+        (
+            "Because there is no version of flashinfer-cubin==9.9.9 and you require flashinfer-cubin==9.9.9",
+            ["build-not-published"],
+            "pip install flashinfer-cubin==9.9.9 --extra-index-url https://flashinfer.ai/whl",
+        ),
+        (
+            (
+                "Because foo==1.2 has no wheels with a matching Python ABI tag (e.g., `cp314`)\n"
+                "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `foo` "
+                "(v1.2) with the\nfollowing Python ABI tags: `cp310`, `cp312`, `cp313t`"
+            ),
+            ["build-not-published"],
+            "export UV_PYTHON=3.12",
+        ),
+        (
+            "libtorch_npu.so: undefined symbol: _ZNK3c104GoneEv\ntorch 2.12.0\ntorch_npu 2.8.0.post2",
+            ["extension-mismatch"],
+            "pip install --force-reinstall torch==2.8.0",
+        ),
+        (
+            (
+                "OSError: /site-packages/torchcodec/libtorchcodec_core6.so: undefined symbol: _ZN3c103GoEv\n"
+                'name = "torch"\nversion = "2.9.0"\n--\nname = "torchcodec"\nversion = "0.7.0"'
+            ),
+            ["extension-mismatch"],
+            'pip install --force-reinstall --no-deps "torchcodec==0.9.*"',
+        ),
+        (
+            (
+                "# nvidia-smi\n| NVIDIA-SMI 580.82.07   Driver Version: 580.82.07   CUDA Version: 13.0 |\n"
+                "|   0  Tesla T4                Off |   00000000:00:04.0 Off |\n# sudo nvidia-smi\n"
+                "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Google Colab"
+            ),
+            ["driver-missing"],
+            "echo /usr/lib64-nvidia | sudo tee /etc/ld.so.conf.d/nvidia.conf && sudo ldconfig",
+        ),
+        ("WSL2: nvidia-smi: command not found", ["driver-missing"], "export PATH=$PATH:/usr/lib/wsl/lib"),
+        (
+            "ERROR: Failed to build 'foo' when getting requirements to build wheel",
+            ["package-pin-mismatch", "build-isolation"],
+            None,
+        ),
+        (
+            "importlib.metadata.PackageNotFoundError: No package metadata was found for flash_attn",
+            ["package-overwritten", "package-pin-mismatch"],
+            "pip uninstall -y flash-attn",
+        ),
+        (
+            "cmake --build build\nsrc/a.cu:4:12: fatal error: cub/cub.cuh: No such file or directory\npacman",
+            ["build-toolkit-missing", "kernel-compiler-missing"],
+            None,
+        ),
+        (
+            "error: command '/usr/bin/x86_64-linux-gnu-gcc' failed: No such file or directory",
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_class_of_messages_names_its_causes_and_what_mends_the_first(text, causes, command):
+    document = ask(text)
+    assert document["causes"]
+    if causes is not None:
+        assert [row["cause"] for row in document["causes"]] == causes
+    if command is not None:
+        assert document["causes"][0]["commands"][0]["text"] == command
+    if len(document["causes"]) > 1:
+        assert not document["decided"]
+        assert document["look"]
+
+
+def test_a_server_that_is_refused_hides_no_failure_of_cuda():
+    refused = "telemetry: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1000)\n"
+    document = ask(
+        refused + "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    )
+    assert document["cause"] == "framework-arch-missing"
+    assert document["program"] is None
+    document = ask(refused + "ERROR: No matching distribution found for torch==2.9.0")
+    assert document["program"]["elsewhere"]
+    assert not document["causes"]
+    assert ask(refused)["program"]["elsewhere"]
+
+
+def test_what_no_text_names_is_said_to_be_unnamed():
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity "
+        "of 23.50 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.00 GiB "
+        "memory in use."
+    )
+    because = " ".join(ask(text)["causes"][0]["because"])
+    assert "no other one is named" in because
+
+
+def test_one_grade_has_one_word_on_the_page():
+    text = "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"
+    document = ask(text)
+    assert {row["how"].partition(";")[0] for row in document["causes"]} == {"likely"}
+    assert "(fits" not in render_diagnosis(document)
+
+
+def test_a_request_that_slurm_refuses_is_no_fault_of_cuda():
+    document = ask(
+        "srun: error: Unable to create step for job 5: Invalid generic resource (gres) specification"
+    )
+    assert "sinfo" in document["program"]["says"]
