@@ -211,7 +211,9 @@ def say_answer(found: ProposedMatrix, *, own: bool, newer: Sequence[str], verbos
     terminal.say(f"{_answer(first)}: {names}{on}{whose}{why}")
     _say_pip(found)
     for change in found.changes:
-        terminal.say(f"nearest: {change}")
+        terminal.say(f"changed: {change}")
+    for text in first.added:
+        terminal.say(f"added: {text}")
     for last in found.last:
         for line in last.lines(", ".join((*cards, *for_python))):
             terminal.say(f"note: {_noted(line, verbose=verbose)}")

@@ -237,6 +237,12 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
         install_line(command, f"{path}:{number}", found, take_file)
         add_conda_line(command, f"{path}:{number}", packages, found)
     add_conda_packages(packages, path, found)
+    for number, instruction in _instructions(text):
+        # what torch.utils.cpp_extension compiles for: https://pytorch.org/docs/stable/cpp_extension.html
+        if listed := re.search(r"\bTORCH_CUDA_ARCH_LIST[= ](\"[^\"]*\"|'[^']*'|\S+)", instruction):
+            found.compiling.append(("architectures", listed[1].strip("\"'"), f"{path}:{number}"))
+        for version in re.findall(r"nvidia/label/cuda-(\d+\.\d+(?:\.\d+)?)", instruction):
+            found.compiling.append(("nvcc", version, f"{path}:{number}"))
     base, others = base_image(text), beside.wishes if beside is not None else []
     if base is not None:
         # a file that brings nothing is refused beside a framework, too
@@ -286,7 +292,8 @@ _FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.
 _PYTORCH = {"pytorch", "pytorch-gpu"}
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
-    r"|openblas|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses|ca-certificates|ffmpeg|cmake|make|git"
+    r"|openblas|tensorflow-(?:base|mkl|eigen)|_?tflow.*|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses"
+    r"|ca-certificates|ffmpeg|cmake|make|git"
     r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
@@ -295,6 +302,8 @@ _IN_WHEELS = {
     "msgpack-python": "msgpack",
     "opencv": "opencv-python-headless",
     "py-opencv": "opencv-python-headless",
+    "py-xgboost": "xgboost",
+    "python-graphviz": "graphviz",
     "pytables": "tables",
 }
 """Names on package indexes that differ from conda's."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, key, pinned, release
-from builder.plan.facts.rules import PYTORCH, Outcome, check
-from builder.plan.facts.tables import FrameworkRow, load
+from builder.core.versions import canonical, key, pinned, release, short
+from builder.plan.facts.rules import PYTORCH, Outcome, check, cuda_of
+from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import last_branches, newer_elsewhere
-from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, search
 
 
@@ -169,6 +169,70 @@ def of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
         has = any(demand.built_for in {*one.platforms} - {*one.cpu_only} for one in same)
         what = "is the same, with CUDA" if has else "was built without CUDA; later ones have it"
         yield f"{name} is a retired name: {row.reason}; {row.instead}=={version} {what}"
+
+
+def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
+    """What it takes to compile a project's own CUDA code beside the first proposal: nvcc of its CUDA, an
+    image that has it, and the architectures of the cards; and which of its own lines say another.
+    """
+    cuda = cuda_of(best.cell)
+    if cuda is None or not (asked.sources or asked.compiling):
+        return
+    rows = [row for row in load().tags if short(row.cuda, 2) == short(cuda, 2) and row.state == "listed"]
+    has = (row for row in sorted(rows, key=lambda row: key(row.cuda), reverse=True))
+    systems = ((row, name) for row in has for name in reversed(row.systems) if name.startswith("ubuntu"))
+    row, system = next(systems, (None, ""))
+    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    known = {_known_to_nvcc(best.cell, card) for card in cards}
+    listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    if asked.sources:
+        told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
+        more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with ENV TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        text = (
+            f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
+            f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{image}{arch}"
+        )
+        folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
+        yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    for kind, value, place in asked.compiling:
+        if kind == "architectures":
+            for card in () if _compiled_for(value, cards) else cards[:1]:
+                said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
+                slow = ", and its PTX is compiled anew as programs start" * ("+PTX" in value)
+                yield f"{said}{slow}: put {listed!r} there"
+        elif key(value)[:2] != key(cuda)[:2]:
+            yield (
+                f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
+                f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
+            )
+
+
+def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:
+    """The newest architecture that runs on a card, ``8.6`` on one of 8.9, of those that the framework's own
+    build is for: its nvcc knows them. Without one of the card's major the newest older one, with its PTX. The
+    card's own if nobody read the build.
+    """
+    have = key(card.capability)
+    for parsed in map(Requirement, cell.frameworks):
+        release_, _, taken = (pinned(parsed) or "").partition("+")
+        for row in load().table(canonical(parsed.name)).of(release_):
+            if row.variant != taken and (taken or not row.default):
+                continue
+            made = {f"{text[3:-1]}.{text[-1]}" for text in row.architectures if re.fullmatch(r"sm_\d+", text)}
+            fitting = [one for one in made if key(one) <= have]
+            best = max(fitting, key=key, default=card.capability)
+            return best + "+PTX" * (key(best)[0] != have[0])
+    return card.capability
+
+
+def _compiled_for(listed: str, cards: Sequence[GpuRow]) -> bool:
+    """Whether ``8.0 8.6`` makes code for all cards: that of the same major, and of a minor not above it."""
+    made = [key(one) for one in re.findall(r"\d+\.\d", listed)]
+    have = [key(card.capability) for card in cards]
+    return not made or all(any(one[0] == mine[0] and one <= mine for one in made) for mine in have)
 
 
 def releases_of(proposal: Proposal) -> Iterator[tuple[str, str]]:

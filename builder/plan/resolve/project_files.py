@@ -117,12 +117,19 @@ def _from_folder(folder: Path) -> Wishes:
     )
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
-    if not found.wishes:
+    readme, bare = None, not found.wishes
+    if not any(load().is_framework(wish.name) for wish in found.wishes):
+        readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
+    if readme is not None:
         with contextlib.suppress(UsageError):  # what has no requirements is told below
-            if readme is not None:
-                found.take_over(from_readme(readme))
+            of_readme = from_readme(readme)
+            if not bare:  # the framework alone, which many leave out of their requirements
+                of_readme.wishes = [wish for wish in of_readme.wishes if _is_of_a_framework(wish.name)]
+                of_readme.notes = []
+            if of_readme.wishes:
+                found.take_over(of_readme)
                 read.append(readme.name)
+    if bare:
         add_imported(folder, found)
     for message in empty:
         found.notes.append(message)
@@ -136,6 +143,10 @@ def _from_folder(folder: Path) -> Wishes:
     left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
     found.notes.insert(0, f"{folder}: read as one project: {', '.join(read)}{left}")
     return found
+
+
+def _is_of_a_framework(name: str) -> bool:
+    return load().is_framework(name) or name in {"torchvision", "torchaudio"}
 
 
 def _by_its_name(name: str) -> Callable[[Path], Wishes] | None:
@@ -217,23 +228,30 @@ def _uv(uv: Mapping[str, Any], path: Path, found: Wishes) -> None:
     sources = _table(dict(uv), "sources", path)
     linux = environment("3.12.0", machine=MACHINES["linux/amd64"])
     used = set[str]()
+    urls = {str(one.get("name", "")): str(one.get("url", "")) for one in _tables(uv.get("index"))}
     for name, value in sources.items():
+        mine = set[str]()
         for one in _tables(value):
             marked = requirement(f"x ; {one['marker']}") if "marker" in one else None
             if marked is not None and not holds(marked, linux):
                 continue
             if "index" in one:
-                used.add(str(one["index"]))
+                mine.add(str(one["index"]))
             elif "extra" not in one and "group" not in one:
                 found.leave_out(f"{name} @ {_address(one)}", f"{path}, tool.uv.sources")
                 found.wishes = [wish for wish in found.wishes if wish.name != canonical(name)]
-    for one in _tables(uv.get("index")):
-        name, url = str(one.get("name", "")), one.get("url")
-        if (
-            isinstance(url, str)
-            and name.lower() != "pypi"
-            and (name in used or one.get("explicit") is not True)
-        ):
+        cpu = {one for one in mine if re.search(r"/whl/cpu/?$", urls.get(one, ""))}
+        if cpu and cpu != mine:  # extras that exclude one another, of which a card takes that with CUDA
+            why = "left out: it is of the extra for the CPU alone"
+            for bare in sorted(cpu):
+                found.note(f"{path}, [[tool.uv.index]] '{quoted(bare)}'", urls[bare], why)
+            mine -= cpu
+        used |= mine
+    for name, url in urls.items():
+        explicit = any(
+            one.get("explicit") is True for one in _tables(uv.get("index")) if one.get("name") == name
+        )
+        if url and name.lower() != "pypi" and (name in used or not explicit):
             found.add_index(url, f"{path}, [[tool.uv.index]] '{quoted(name)}'")
     for url in _texts(uv.get("extra-index-url")):
         found.add_index(url, f"{path}, tool.uv.extra-index-url")

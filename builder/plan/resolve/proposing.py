@@ -26,6 +26,7 @@ from builder.plan.resolve.notes import (
     of_older,
     of_pythons,
     of_retired,
+    of_sources,
     releases_of,
 )
 from builder.plan.resolve.refusals import (
@@ -44,12 +45,19 @@ from builder.plan.resolve.solve import (
     every_python,
     meant,
     of_its_time,
+    pythons,
     search,
     split,
     to_matrix_yaml,
     wheel_pythons,
 )
-from builder.plan.resolve.substitutes import Substitution, joined, nearest_demand, written_twice
+from builder.plan.resolve.substitutes import (
+    NearestDemand,
+    Substitution,
+    joined,
+    nearest_demand,
+    written_twice,
+)
 from builder.sources.index import Index, Offer, ask
 
 
@@ -125,6 +133,7 @@ def propose(
     Either says what would do; that is taken at once with ``take_nearest``.
     """
     with _told_elsewhere(asked):
+        typed = python is not None
         python = python or asked.python
         frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
         demand = Demand(
@@ -155,22 +164,15 @@ def propose(
         demand = of_its_time(demand, available, asked.notes)
         changes, refusal = swapped, _refused_for(swapped)
         try:
-            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
+            demand, dropped, standing, told = _served(
+                demand, available, index, limit, rootfs=rootfs, note=note
+            )
+            changes = [*swapped, *dropped]
             asked.notes += told
-        except _BrokenSetError as problem:
-            demand, dropped = _with_one_of_each(demand, problem)
-            standing, told = _on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
-            asked.notes += told
-            changes, refusal = [*swapped, *dropped], problem
+        except _BrokenSetError:
+            raise
         except NothingPossibleError as problem:
-            note("not possible as asked: looking for the nearest requirements that are")
-            try:
-                way = nearest_demand(demand, index, available, note)
-            except NotKnownError as stopped:
-                problem.hint = stopped.message
-                way = None
-            if way is None:
-                raise
+            way = _nearest_way(problem, demand, index, available, note, typed=typed)
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
             asked.notes += of_older(way.proposal, demand, available)
             refusal = refusal or problem
@@ -180,9 +182,14 @@ def propose(
                 if any(one.instead is None for one in changes)
                 else None
             )
-            notes = (*of_indexes(asked.places, standing[0], demand), *of_retired(standing[0], demand))
+            best = standing[0]
+            notes = (
+                *of_indexes(asked.places, best, demand),
+                *of_retired(best, demand),
+                *of_sources(asked, best, demand),
+            )
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
-        asked.notes += notes_on(standing, demand, asked.places)
+        asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
         machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
@@ -234,7 +241,85 @@ def _newest_of(wish: NamedRequirement) -> str | None:
     return max(fitting, key=release, default=pinned(wish.parsed) or lower_bound(wish.parsed))
 
 
-def _with_one_of_each(demand: Demand, problem: _BrokenSetError) -> tuple[Demand, list[Substitution]]:
+def _served(
+    demand: Demand,
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    limit: int,
+    *,
+    rootfs: bool,
+    note: Callable[[str], None],
+) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+    """As :func:`_on_any_python`, after the demand and what was left out of it: of two packages that write the
+    same files pip leaves one, too, so that nobody has to be asked.
+    """
+    try:
+        return demand, [], *_on_any_python(demand, available, index, limit, rootfs=rootfs, note=note)
+    except NothingPossibleError as problem:
+        fewer, dropped = _with_one_of_each(demand, problem)
+        return fewer, dropped, *_on_any_python(fewer, available, index, limit, rootfs=rootfs, note=note)
+
+
+def _nearest_way(
+    problem: NothingPossibleError,
+    demand: Demand,
+    index: Index | None,
+    available: Mapping[str, Sequence[str]],
+    note: Callable[[str], None],
+    *,
+    typed: bool,
+) -> NearestDemand:
+    """As :func:`nearest_demand`, on any Python if none is ``typed``. Raises ``problem`` without any."""
+    note("not possible as asked: looking for the nearest requirements that are")
+    try:
+        way = nearest_demand(demand, index, available, note)
+        if way is None and not typed and demand.python is not None:
+            freed = replace(demand, python=None)
+            way = _on_another_python(demand, nearest_demand(freed, index, available, note))
+    except NotKnownError as stopped:
+        problem.hint = stopped.message
+        raise problem from stopped
+    if way is None:
+        _tell_alone(problem, demand, available)
+        raise problem
+    return way
+
+
+def _on_another_python(demand: Demand, way: NearestDemand | None) -> NearestDemand | None:
+    """The way with the change of a file's Python among its changes."""
+    if (
+        way is None
+        or demand.python is None
+        or contains(pythons(demand.python), f"{way.proposal.cell.python}.99")
+    ):
+        return way
+    wish = NamedRequirement(
+        parsed=Requirement(f"python{pythons(demand.python)}"), place="the Python of the files"
+    )
+    why = "no release that the card and the driver take has a wheel for it"
+    change = Substitution(asked=wish, instead=f"python=={way.proposal.cell.python}.*", reason=why)
+    return replace(way, changes=(change, *way.changes))
+
+
+def _tell_alone(
+    problem: NothingPossibleError, demand: Demand, available: Mapping[str, Sequence[str]]
+) -> None:
+    """Add to a refusal what would do without the packages beside, where nothing was found with them."""
+    if not demand.companions:
+        return
+    free = replace(demand, companions=(), wheels_for=None)
+    alone = nearest_demand(free, None, available)
+    if alone is None or not alone.changes:
+        return
+    changes = "; ".join(str(one) for one in alone.changes)
+    python = alone.proposal.cell.python
+    problem.message += f"\nthe framework alone, on Python {python}: {changes}"
+    problem.message += (
+        f"\n  which releases of {named(demand.companions)} go with it was not found: ask without some"
+    )
+
+
+def _with_one_of_each(demand: Demand, problem: NothingPossibleError) -> tuple[Demand, list[Substitution]]:
     """The demand without packages that write the same files as one that stays; ``problem`` without any."""
     twice = written_twice(problem.message, [wish.name for wish in demand.companions])
     if not twice:
@@ -261,6 +346,8 @@ def _on_any_python(
     try:
         standing, newer = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
+        if written_twice(first.message, [wish.name for wish in demand.companions]):
+            raise  # on each Python
         if index is not None and demand.companions:
             note(f"asking the index for the Pythons of {named(demand.companions)}")
         has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
@@ -294,13 +381,16 @@ def _standing(
     if not found.possible and not found.left_to_lock:
         raise _for_jetson(nothing(demand, found, available), demand)
     possible = found.possible or found.left_to_lock
+    possible = _named_build_first(possible, demand)
     possible = _rootfs_first(possible) if rootfs else possible
     if index is None:
         why = "the index was not asked (--offline)"
         return [replace(one, unasked=why) for one in possible[:limit]], []
     standing, refused = prove(possible, demand, index, limit, note)
     if not standing:
-        reasons = [line for text in [*refused][:3] for line in text.splitlines()[:8]]
+        # what differs in the Python alone, which the first line names, is said once
+        words = {text.partition("\n")[2] or text: text for text in reversed([*refused])}
+        reasons = [line for text in reversed([*words.values()][-3:]) for line in text.splitlines()[:8]]
         if any(text.startswith(BROKEN_SET) for text in refused):
             raise _BrokenSetError(
                 "\n  ".join(
@@ -349,6 +439,23 @@ def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibl
     message = "\n".join(said(problem.message.splitlines()))
     reasons = said(problem.reasons)
     return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
+
+
+def _named_build_first(possible: Sequence[Proposal], demand: Demand) -> list[Proposal]:
+    """First of the cells of the best one's releases those with the build whose index the project names, if it
+    names one.
+    """
+    named = {url.rstrip("/") for url in demand.index if re.search(r"/whl/cu\d+/?$", url)}
+    best = dict(releases_of(possible[0]))
+
+    def rank(one: Proposal) -> bool:
+        mine = {url for url in one.cell.index if re.search(r"/whl/cu\d+/?$", url)}
+        build = (Requirement(text) for text in one.cell.frameworks)
+        taken = {(pinned(parsed) or "").partition("+")[2] for parsed in build}
+        there = any(url.rpartition("/")[2] in taken for url in named & mine)
+        return dict(releases_of(one)) != best or not there
+
+    return sorted(possible, key=rank) if len(named) == 1 else [*possible]
 
 
 def _rootfs_first(possible: Sequence[Proposal]) -> list[Proposal]:

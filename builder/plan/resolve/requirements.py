@@ -168,6 +168,12 @@ class Wishes:
     wheels_for: dict[str, list[str]] = field(default_factory=dict)
     """By Python, ``3.10``: the wheels for Linux, by address, whose file is for it alone."""
 
+    sources: list[tuple[str, str, bool]] = field(default_factory=list)
+    """Folders and repositories that are installed from source: the text, its place, and whether it is here.
+    Such as compile nothing, by their setup.py, are none of these."""
+    compiling: list[tuple[str, str, str]] = field(default_factory=list)
+    """What a project says of its own compilation: ``architectures`` or ``nvcc``, the value, its place."""
+
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
 
@@ -215,11 +221,24 @@ class Wishes:
     def leave_out(self, text: str, place: str) -> None:
         """Note an address or a path in the place of a version."""
         sources = _SOURCES.match(text) and not re.search(r"\.(?:whl|tar\.gz|zip)\s*$", text)
+        if sources:
+            self.add_source(text, place)
         self.note(
             place,
             text,
             _OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
         )
+
+    def add_source(self, text: str, place: str) -> None:
+        """Remember a folder or repository that is installed from source, unless it has no CUDA."""
+        file = Path(re.split(r":\d+$|, ", place)[0])
+        folder = file.parent / text.rpartition("file:")[2].partition("#")[0].partition("[")[0]
+        away = "+" in text.partition("/")[0] or not _is_folder(folder)
+        if not away and _is_file(folder / "setup.py"):
+            with contextlib.suppress(UsageError):
+                if re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is None:
+                    return
+        self.sources.append((quoted(text), place, not away))
 
     def note(self, place: str, text: str, why: str) -> None:
         """Say what became of a text that is no requirement; without logins, for it may be an address."""
@@ -254,6 +273,8 @@ class Wishes:
         self.index += [url for url in other.index if url not in self.index]
         self.notes += other.notes
         self.imports += other.imports
+        self.sources += other.sources
+        self.compiling += other.compiling
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
         for python, wheels in other.wheels_for.items():
@@ -554,6 +575,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
     if option in _INDEX and re.match(r"https?://", value):
         found.add_index(value, place)
     elif option in ("-e", "--editable"):
+        found.add_source(value, place)
         found.note(place, f"{option} {value}", _OWN_SOURCE)
     elif option in ("-f", "--find-links") and pytorch is not None:
         found.note(
@@ -664,7 +686,11 @@ def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
     for texts in taken.values():
         for text, groups in texts.items():
             found.add(text, f"{path}, the extras {', '.join(map(quoted, groups))}")
-    for group in extras:
+    names = {wish.name for wish in found.wishes}
+    for group, listed in extras.items():
+        own_names = [requirement(str(one)) for one in listed] if isinstance(listed, list) else [None]
+        if all(one is not None and canonical(one.name) in names for one in own_names):
+            continue  # alternatives of what is asked for anyway: builds for the CPU, and for CUDA
         but = [text for texts in taken.values() for text, groups in texts.items() if group in groups]
         rest = f" but for {', '.join(but)}" if but else ""
         found.notes.append(

@@ -25,7 +25,7 @@ from builder.core.model import Cell, Sdist, Wheel
 from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
-from builder.plan.facts.rules import OF_SET, Finding, Outcome, asked_once, broken_set, check
+from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked_once, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.requirements import NamedRequirement
@@ -117,11 +117,20 @@ def prove(
                         queue = []
                     continue
                 refused.setdefault(answer, one)
-                if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
-                    queue = [other for other in queue if other.cell.index != one.cell.index]
+                queue = _still_open(queue, one, answer, demand)
     if not standing and refused and demand.companions:
         unasked = []  # what the resolver says against the others, it would say against these
     return _best_first(standing, sorted(unasked, key=lambda one: place[one.cell]), place, limit), refused
+
+
+def _still_open(queue: list[Proposal], one: Proposal, answer: str, demand: Demand) -> list[Proposal]:
+    """Of the queue what the words against a proposal may not be true of, too."""
+    if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
+        return [other for other in queue if other.cell.index != one.cell.index]
+    if answer.startswith(BROKEN_SET) and "write the same files" in answer:
+        named = (rf"(?<![\w-]){re.escape(wish.name)}(?![\w-])" for wish in demand.companions)
+        return [] if any(re.search(pattern, answer) for pattern in named) else queue
+    return queue
 
 
 def _best_first(
@@ -143,6 +152,8 @@ class _Files:
         self.readings = ReadingCache(note=self.tell)
         self.said, self.last, self.told = note, "", 0.0
         self.read, self.stands = 0, False
+        self.kept: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        """Bounds that the set that stands has beside what was asked for, and why."""
         self.seconds = 0.0
 
     def note(self, text: str) -> None:
@@ -174,13 +185,14 @@ class _Files:
             return answer if isinstance(answer, str) else answer[0]
         proposal, wheels = answer
         if self.stands:
+            if (bound := self._with_kept(proposal)) is not None:
+                return self.judged(solved(bound, self.index, self.driver))
             found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
             refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-            if refused is not None:
-                return broken_set(refused)
             kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
             proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
-            return replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
+            same = replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
+            return same if refused is None else broken_set(refused)
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
@@ -189,6 +201,9 @@ class _Files:
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         older = None if self.ended else _before_it_went(proposal, truth)
         again = solved(older, self.index, self.driver) if older is not None else ""
+        if older is not None:
+            before = {*proposal.cell.pip}
+            self.kept = tuple(text for text in older.cell.pip if text not in before), older.added[-1:]
         if not isinstance(again, str) and (refused is not None or _moves_one(wheels, again[1])):
             other = self.judged(again)
             if refused is not None or not isinstance(other, str):
@@ -201,6 +216,14 @@ class _Files:
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _with_kept(self, proposal: Proposal) -> Proposal | None:
+        """The proposal with the bounds of the set that stands; None if it has them."""
+        cell, (texts, why) = proposal.cell, self.kept
+        pip = asked_once(cell.pip, texts)
+        if pip == cell.pip:
+            return None
+        return replace(proposal, cell=replace(cell, pip=pip), added=(*proposal.added, *why))
 
     def _with_known_apt(self, cell: Cell, wheels: Sequence[Wheel]) -> Cell:
         """The cell with the Debian packages that those of its wheels lack that were read for other sets."""
@@ -399,11 +422,28 @@ def _versions(
     open_ += [without_marker(wish.parsed) for wish in demand.frameworks if wish.name in newest]
     cell = replace(proposals[0].cell, index=demand.index)
     try:
-        wanted = [*open_, *bounds, *cell.pip]
+        # what the framework pins itself, Triton, is left to it where the demand is open: the newest of it
+        # would get an old framework that pins none
+        own = {canonical(one.name) for one in _asked_by(proposals[0]) if _bounded(one)}
+        own -= {wish.name for wish in demand.companions if _bounded(wish.parsed)}
+        beside = [text for text in cell.pip if canonical(Requirement(text).name) not in own]
+        wanted = [*open_, *bounds, *beside]
         wheels = index.with_extra(cell.index).resolve(wanted, target=_target(cell))
     except PackageIndexError:
         return {}  # each proposal is asked about on its own, and says why not
     return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
+
+
+def _asked_by(proposal: Proposal) -> Iterator[Requirement]:
+    """What the frameworks of a proposal require."""
+    for parsed in map(Requirement, proposal.cell.frameworks):
+        for row in load().table(canonical(parsed.name)).of(pinned(parsed) or ""):
+            yield from map(Requirement, row.requires)
+
+
+def _bounded(parsed: Requirement) -> bool:
+    """Whether a requirement keeps newer releases out."""
+    return any(one.operator not in {">", ">=", "!="} for one in parsed.specifier)
 
 
 def _target(cell: Cell) -> Target:
@@ -648,6 +688,8 @@ def _reasons(message: str, wish: NamedRequirement) -> Iterator[str]:
         about = [line for line in message.splitlines() if re.search(rf"(?i)(?<![\w-]){name}(?![\w-])", line)]
         yield from (line.strip() for line in about[:1])
         return
+    if re.search(rf"(?i)(?<![\w-]){name} {_ABSENT}", message):
+        yield "no package index has it: its maker's page of wheels, or its sources, after the others"
     if re.search(rf"(?i)there (?:is|are) no versions? of {name}", message):
         yield "the index has no such release"
     alone = re.search(rf"(?i)(?<![\w-]){name}(?:{bounds})? (?:has|have) no usable wheels", message)

@@ -19,7 +19,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import parse_json
-from builder.core.errors import UsageError
+from builder.core.errors import CellError, UsageError
 from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
@@ -316,10 +316,11 @@ def _named_files(node: ast.AST) -> list[str]:
 
 
 def from_readme(path: Path) -> Wishes:
-    """The packages that the shell's lines of a README install by pip: those in its blocks of code, and those
-    after a prompt. Raises UsageError without any.
+    """The packages that the shell's lines of a README install by pip or conda: those in its blocks of code,
+    and those after a prompt. Raises UsageError without any.
     """
     found, take_file, fenced = Wishes(), files_beside(path), False
+    packages = dict[str, CondaPackage]()
     for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
         command = line.strip()
         if command.startswith(("```", "~~~")):
@@ -329,6 +330,11 @@ def from_readme(path: Path) -> Wishes:
                 install_line(command.removeprefix("$ "), f"{path}:{number}", found, take_file)
             except UsageError as problem:  # a placeholder, a folder of the reader's
                 found.notes.append(problem.message)
+            add_conda_line(command.removeprefix("$ "), f"{path}:{number}", packages, found)
+    try:
+        add_conda_packages(packages, path, found)
+    except CellError as problem:  # alternatives for several machines, that of the CPU last
+        found.notes.append(f"{path}: {problem.message}")
     found = found.once()
     if not found.wishes:
         raise nothing(
@@ -357,7 +363,7 @@ def from_notebook(path: Path) -> Wishes:
     except (ValueError, KeyError, IndexError, TypeError) as problem:
         raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
     found, take_file, code = Wishes(), files_beside(path), list[tuple[str, str]]()
-    packages = dict[str, CondaPackage]()
+    packages, printed = dict[str, CondaPackage](), dict[str, tuple[str, str]]()
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
@@ -365,6 +371,8 @@ def from_notebook(path: Path) -> Wishes:
         lines = source if isinstance(source, list) else []
         text = source if isinstance(source, str) else "".join(map(str, lines))
         found.imports += imports_of_source(re.sub(r"(?m)^[ \t]*[!%].*$", "", text))
+        if (version := _version_printed(text, cell.get("outputs"))) is not None:
+            printed[version[0]] = (version[1], f"cell {number}")
         shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
         for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
             code.append((line, f"cell {number}, line {line_number}"))
@@ -377,30 +385,93 @@ def from_notebook(path: Path) -> Wishes:
     for line, place in () if found.wishes else code:
         install_line(_COMMENTED.sub("!", line), f"{path}, {place}", found, take_file)
     if not any(load().is_framework(wish.name) for wish in found.wishes):
-        _imported(code, path, found)
+        _imported(code, printed, path, found)
     if not found.wishes:
         raise nothing(f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read")
     return found
 
 
-def _imported(code: Sequence[tuple[str, str]], path: Path, found: Wishes) -> None:
+_IMPORT = re.compile(r"(?m)^\s*(?:import|from)\s+(\w+)")
+_RUNS_ON = {
+    "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
+    "diffusers": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
+    "transformers": "torch", "ultralytics": "torch",
+}  # fmt: skip
+"""The framework that a package computes with, if the code imports none itself."""
+
+
+def _framework_of(modules: Sequence[str]) -> tuple[str, str] | None:
+    """The module of the first framework among these, and its distribution; else of what runs on one."""
+    own = {row.module: row.distribution for row in load().registry if row.module and row.distribution}
+    for wanted in (own, _RUNS_ON):
+        found = next((module for module in modules if module in wanted), None)
+        if found is not None:
+            return found, wanted[found]
+    return None
+
+
+def _imported(
+    code: Sequence[tuple[str, str]], printed: Mapping[str, tuple[str, str]], path: Path, found: Wishes
+) -> None:
     """Take over the first framework that a notebook's lines import, in any release: Colab and Kaggle have it.
 
-    ``code``: each line and its place.
+    ``code``: each line and its place; ``printed``: the versions that it printed of modules, with the cell.
     """
-    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
-    wanted["keras"] = "tensorflow"  # which it ran on before Keras 3, and runs on by default
+    places = dict[str, str]()
     for line, place in code:
-        said = re.match(r"\s*(?:import|from)\s+(\w+)", line)
-        if said is None or (name := wanted.get(said[1])) is None:
-            continue
-        why = f"no line installs it: {name}, in any release; `rtbuild resolve {name}==VERSION` asks for one"
-        old = next((one for one in code if re.match(r"\s*%tensorflow_version 1", one[0])), None)
-        if name == "tensorflow" and old is not None:
-            name, why = "tensorflow<2", f"{old[1]} has `{quoted(old[0].strip())}`: tensorflow<2"
-        found.add(name, f"{path}, {place}")
-        found.note(f"{path}, {place}", f"import of {said[1]}", why)
+        if (said := _IMPORT.match(line)) is not None:
+            places.setdefault(said[1], place)
+    if (taken := _framework_of(list(places))) is None:
         return
+    module, name = taken
+    text = "\n".join(line for line, _ in code)
+    if module == "transformers" and re.search(r"\bTF[A-Z]\w+", text):
+        name = "tensorflow"  # its classes for TensorFlow
+    version, cell = printed.get(module, ("", ""))
+    asked = f"{name}=={version}" if version and name == module else f"{name}==VERSION"
+    why = f"no line installs it: {name}, in any release; `rtbuild resolve {asked}` asks for one"
+    old = next((one for one in code if re.match(r"\s*%tensorflow_version 1", one[0])), None)
+    if name == "tensorflow" and old is not None:
+        name, why = "tensorflow<2", f"{old[1]} has `{quoted(old[0].strip())}`: tensorflow<2"
+    elif module == "keras" and version.startswith("2."):
+        # https://keras.io/getting_started/ (2.15 is the last TensorFlow with Keras 2)
+        name = "tensorflow>=2,<2.16"
+        why = (
+            f"{cell} printed Keras {version}, and no TensorFlow 1 of that time has code for a card of CUDA "
+            "11 or later: taken is a TensorFlow 2 with Keras 2. To change: `from tensorflow import keras` in "
+            "place of `import keras`, `from tensorflow.keras` of `from keras`, `learning_rate=` of `lr=`"
+        )
+    found.add(name, f"{path}, {places[module]}")
+    found.note(f"{path}, {places[module]}", f"import of {module}", why)
+    names = {wish.name for wish in found.wishes}
+    if (
+        name == "torch"
+        and "accelerate" not in names
+        and re.search(r"\bTrainer\b", text)
+        and "transformers" in names
+    ):
+        # https://huggingface.co/docs/transformers/main_classes/trainer
+        found.add("accelerate", str(path))
+        found.note(
+            str(path), "accelerate", "added: transformers' Trainer runs by it, and does not install it"
+        )
+
+
+_PRINTED = re.compile(r"(?m)^[ \t]*(?:print\()?(\w+)\.__version__\)?[ \t]*\s*\Z")
+
+
+def _version_printed(text: str, outputs: Any) -> tuple[str, str] | None:
+    """The module whose version a cell prints in the end, and that version by its output."""
+    asks = _PRINTED.search(text)
+    for one in outputs if asks is not None and isinstance(outputs, list) else ():
+        data = one.get("data", {}) if isinstance(one, dict) else {}
+        told = data.get("text/plain") or one.get("text") if isinstance(data, dict) and data else None
+        told = told or (one.get("text") if isinstance(one, dict) else None)
+        said = told if isinstance(told, str) else "".join(map(str, told or ()))
+        version = re.fullmatch(r"'?(\d+\.\d[\w.+]*)'?", said.strip())
+        if asks is not None and version is not None:
+            return asks[1], version[1]
+    return None
 
 
 def add_imported(folder: Path, found: Wishes) -> None:
@@ -410,21 +481,19 @@ def add_imported(folder: Path, found: Wishes) -> None:
     files = list[tuple[Path, list[str]]]()
     for path in itertools.islice(_sources_below(folder), _MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            names = re.findall(r"(?m)^\s*(?:import|from)\s+(\w+)", read_text(path))
-            files.append((path, names))
-    wanted = {row.module: row.distribution for row in load().registry if row.distribution}
-    times = Counter(module for _, names in files for module in {*names} & wanted.keys())
-    if not times:
+            files.append((path, _IMPORT.findall(read_text(path))))
+    times = Counter(module for _, names in files for module in {*names})
+    taken = _framework_of(sorted(times, key=lambda one: (-times[one], one)))
+    if taken is None:
         return
-    module = max(sorted(times), key=lambda one: times[one])
-    name = wanted[module]
+    module, name = taken
     if all(load().table_name(wish.name) != load().table_name(canonical(name)) for wish in found.wishes):
         place = next(path for path, names in files if module in names)
         why = f"{times[module]} of its files import it: {name}, in any release"
         found.add(name, str(place))
         found.note(str(folder), f"import of {module}", why)
-    beside = {"torchvision", "torchaudio"} & {one for _, names in files for one in names}
-    for companion in sorted(beside - {wish.name for wish in found.wishes}) if name == "torch" else ():
+    beside = {one for one, on in _RUNS_ON.items() if on == name == "torch" and one in times}
+    for companion in sorted(beside - {wish.name for wish in found.wishes}):
         found.add(companion, str(folder))
 
 
@@ -442,8 +511,13 @@ def _sources_below(folder: Path) -> Iterator[Path]:
         for path in there:
             if path.suffix == ".py" and path.is_file():
                 yield path
-            elif len(folders) < _MOST_FOLDERS and _SOURCES.fullmatch(path.name) and path.is_dir():
-                folders += [] if path.is_symlink() else [path]
+            elif (
+                len(folders) < _MOST_FOLDERS
+                and _SOURCES.fullmatch(path.name)
+                and path.is_dir()
+                and not path.is_symlink()
+            ):
+                folders.append(path)
 
 
 _SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z][\w-]*")

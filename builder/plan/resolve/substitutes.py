@@ -7,6 +7,7 @@ out the fewest, and needs the fewest and smallest changes, is taken.
 
 import itertools
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
@@ -49,7 +50,8 @@ from builder.plan.resolve.solve import (
 from builder.sources.index import Index, wheel_name
 
 _ON_EACH_PYTHON = 20
-"""Questions to the resolver: a count, since no answer may depend on a machine's load."""
+"""Questions to the resolver, and two more for each package: a count, since no answer may depend on a
+machine's load."""
 _OLDER = 10
 """Older releases that are asked about, if no newer one will do."""
 _CANDIDATES = 1500
@@ -157,7 +159,9 @@ def _nearest(demand: Demand, asked: _Sources, only: _Suits = lambda _: True) -> 
             break  # a compiler for one package is not worth code for another major release of the framework
         way = _way(moved, asked, suits) if moved is not None else None
         sources = (
-            [one.asked.name for one in way.changes if one.reason == _COMPILED] if way is not None else []
+            [one.asked.name for one in way.changes if one.reason.startswith(_COMPILED)]
+            if way is not None
+            else []
         )
         if way is not None:
             told = tuple(replace(one, reason=one.reason or why) for one in way.changes)
@@ -474,7 +478,7 @@ def _loosened(
         tried = _with(proposal, demand, {**mine, **other})
         return _answer(tried, index, demand.driver, boldly=boldly, moved=moved)
 
-    for _ in range(_ON_EACH_PYTHON):
+    for _ in range(_ON_EACH_PYTHON + 2 * len(mine)):
         answer = ask(changed)
         if not isinstance(answer, str):
             kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
@@ -526,23 +530,36 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
         return PYTHONS_OWN + " (`apt: [python3-tk]` brings it to a Debian release's Python)" * (
             name == "tkinter"
         )
-    return _COMPILED if name in lacking(answer) else reason(answer, mine[name])
+    why = _COMPILED if name in lacking(answer) else reason(answer, mine[name])
+    if "only sources" not in why and why != _COMPILED:
+        return why
+    wish = mine[name].bound(str(mine[name].parsed.specifier))
+    by_hand = f"pip install --no-build-isolation {shlex.quote(str(wish))}"
+    return f"{why}; by hand after the others: `{by_hand}`"
 
 
 def written_twice(answer: str, named: Sequence[str]) -> dict[str, str]:
     """The packages to leave out of several that write the same files, each with the one that stays and why,
-    if the rules say which.
+    if the rules say which. The one that they would keep goes, if another package brings the other.
     """
     found = re.search(
-        r"(?m)(?P<all>[\w.-]+(?: and [\w.-]+)+) write the same files .*\. "
+        r"(?m)(?P<all>[\w.-]+(?: \([^)]*\))?(?: and [\w.-]+(?: \([^)]*\))?)+) write the same files .*?\. "
         r"Keep (?P<one>[\w.-]+): (?P<why>.*?)\)?$",
         answer,
     )
     if found is None:
         return {}
-    why = f"{found['one']} stays, and both write the same files: {found['why']}"
-    others = (name for name in map(canonical, found["all"].split(" and ")) if name in named)
-    return {name: why for name in others if name != canonical(found["one"])}
+    keep = canonical(found["one"])
+    others = [one for one in map(canonical, re.findall(r"(?:^| and )([\w.-]+)", found["all"])) if one != keep]
+    if mine := [name for name in others if name in named]:
+        return dict.fromkeys(mine, f"{found['one']} stays, and both write the same files: {found['why']}")
+    if keep not in named:
+        return {}
+    last = f"`pip install --force-reinstall --no-deps {keep}` after all others"
+    why = (
+        f"another package brings {' and '.join(others)}, and both write the same files; code that needs what"
+    )
+    return {keep: f"{why} {keep} has beyond it: {last}"}
 
 
 def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] | None:

@@ -159,6 +159,7 @@ WITHOUT_A_TABLE = {
     *("numpy", "protobuf", "setuptools"),  # a version is all that decides
     # broken by a major release of what it stands beside, whichever else is there
     *(
+        "basicsr",
         "chromadb",
         "dgl",
         "e3nn",
@@ -170,6 +171,7 @@ WITHOUT_A_TABLE = {
         "keras-cv",
         "librosa",
         "networkx",
+        "pytorchvideo",
         "segmentation-models",
         "speechbrain",
         "tensorboard",

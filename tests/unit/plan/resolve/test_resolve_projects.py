@@ -402,3 +402,101 @@ def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Pat
     path.write_text('[dependencies]\n"[a" = "1"\n')
     with pytest.raises(UsageError, match=r"pixi\.toml: '\[a=1' is no conda package"):
         from_file(path)
+
+
+UV_EXTRAS = """[project]
+dependencies = ["torch==2.9.1", "numpy"]
+[project.optional-dependencies]
+cpu = ["torch==2.9.1"]
+gpu = ["torch==2.9.1"]
+[tool.uv.sources]
+torch = [{ index = "of-cpu", extra = "cpu" }, { index = "of-cuda", extra = "gpu" }]
+[[tool.uv.index]]
+name = "of-cpu"
+url = "https://download.pytorch.org/whl/cpu"
+explicit = true
+[[tool.uv.index]]
+name = "of-cuda"
+url = "https://download.pytorch.org/whl/cu128"
+explicit = true
+"""
+
+
+def test_of_extras_that_exclude_one_another_the_index_with_cuda_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(UV_EXTRAS)
+    found = from_file(path)
+    assert found.index == ["https://download.pytorch.org/whl/cu128"]
+    (note,) = found.notes  # and none on the extras: all that they name is asked for
+    assert "whl/cpu: left out: it is of the extra for the CPU alone" in note
+
+
+def test_an_index_for_the_cpu_alone_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(UV_EXTRAS.replace(', { index = "of-cuda", extra = "gpu" }', ""))
+    assert from_file(path).index == ["https://download.pytorch.org/whl/cpu"]
+
+
+def test_what_a_project_compiles_itself_is_remembered_with_what_it_says_of_it(tmp_path: Path) -> None:
+    for name, text in (("kernels", "from torch.utils.cpp_extension import CUDAExtension"), ("plain", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "setup.py").write_text(text)
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text(
+        'FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-devel\nENV TORCH_CUDA_ARCH_LIST="7.5 8.6"\n'
+        "RUN conda install -c nvidia/label/cuda-12.1.1 cuda\nRUN pip install ./kernels ./plain ./absent\n"
+    )
+    found = from_file(dockerfile)
+    assert found.sources == [
+        ("./kernels", f"{dockerfile}:4", True),
+        ("./absent", f"{dockerfile}:4", False),
+    ]
+    assert found.compiling == [
+        ("architectures", "7.5 8.6", f"{dockerfile}:2"),
+        ("nvcc", "12.1.1", f"{dockerfile}:3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "outputs", "taken", "told"),
+    [
+        (["from transformers import Trainer"], [], ["torch"], "import of transformers"),
+        (["from transformers import TFAutoModel"], [], ["tensorflow"], "import of transformers"),
+        (["import torchvision", "import jax"], [], ["jax"], "import of jax"),
+        (
+            ["import keras", "keras.__version__"],
+            [{"data": {"text/plain": ["'2.0.8'"]}}],
+            ["tensorflow<2.16,>=2"],
+            "cell 1 printed Keras 2.0.8",
+        ),
+        (["import keras", "keras.__version__"], [], ["tensorflow"], "in any release"),
+        (
+            ["import torch", "print(torch.__version__)"],
+            [{"name": "stdout", "text": "1.13.1+cu117\n"}],
+            ["torch"],
+            "`rtbuild resolve torch==1.13.1+cu117` asks for one",
+        ),
+    ],
+)
+def test_a_notebook_that_installs_no_framework_has_that_of_its_imports(
+    tmp_path, lines, outputs, taken, told
+) -> None:
+    path = tmp_path / "old.ipynb"
+    source = [f"{line}\n" for line in lines]
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source, "outputs": outputs}]}))
+    found = from_file(path)
+    assert [str(wish) for wish in found.wishes] == taken
+    assert any(told in note for note in found.notes)
+
+
+def test_the_framework_that_requirements_leave_out_is_taken_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tqdm\n")
+    (tmp_path / "README.md").write_text(
+        "```bash\nconda create -n mine python=3.9\n"
+        "conda install pytorch==1.12.1 torchvision==0.13.1 cudatoolkit=11.3 -c pytorch\n"
+        "pip install black\n```\n"
+    )
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["tqdm", "torch==1.12.1+cu113", "torchvision==0.13.1"]
+    assert "3.9" in str(found.python)
+    assert found.notes[0].endswith("read as one project: requirements.txt, README.md")

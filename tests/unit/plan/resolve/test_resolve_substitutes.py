@@ -363,7 +363,7 @@ def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path
     assert called(command.resolve, ["torch==0.4.1"], **options, take_nearest=True, output=path) == 0
     assert path.read_text().startswith("# torch==1.0.1 in place of torch==0.4.1")
     assert load(path).cells[0].frameworks == ("torch==1.0.1",)
-    assert "nearest: torch==1.0.1" in capsys.readouterr().err
+    assert "changed: torch==1.0.1" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("resolver")
@@ -791,3 +791,43 @@ def test_where_a_wheel_is_lacked_no_python_is_asked_that_can_be_no_nearer(
     sources = substitutes._Sources(index=None, available={}, until=0.0, note=told.append)
     assert substitutes._way((demand, []), sources, lambda _: True) is not None
     assert sorted(asked) == ["3.11", "3.8", "3.9"]
+
+
+BOTH = (
+    "opencv-contrib-python-headless and opencv-python-headless (albumentations 1.3.0 wants it) write the "
+    "same files (cv2/__init__.py): an image has one of them. Keep opencv-contrib-python-headless: contrib has"
+)
+
+
+def test_of_two_that_write_the_same_files_the_one_that_can_go_goes() -> None:
+    mine = substitutes.written_twice(BOTH, ["opencv-python-headless", "albumentations"])
+    assert list(mine) == ["opencv-python-headless"]
+    (why,) = substitutes.written_twice(BOTH, ["opencv-contrib-python-headless", "albumentations"]).values()
+    assert "another package brings opencv-python-headless" in why
+    assert "`pip install --force-reinstall --no-deps opencv-contrib-python-headless`" in why
+    assert substitutes.written_twice(BOTH, ["albumentations"]) == {}
+
+
+def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architecture() -> None:
+    demand = demanded("torch==2.8.0", gpus=("RTX5080",))
+    best = search(demand).possible[0]
+    asked = reading.Wishes(
+        sources=[("./kernels", "Dockerfile:4", False)],
+        compiling=[
+            ("architectures", "7.5 8.6+PTX", "Dockerfile:2"),
+            ("architectures", "12.0", "Dockerfile:3"),
+            ("nvcc", "12.1.1", "Dockerfile:5"),
+        ],
+    )
+    first, listed, nvcc = told_of.of_sources(asked, best, demand)
+    for said in (
+        "nvcc of CUDA 12.8",
+        "FROM nvidia/cuda:12.8.",
+        "-devel-",
+        "TORCH_CUDA_ARCH_LIST='12.0'",
+        "submodule",
+    ):
+        assert said in first
+    assert listed.startswith("Dockerfile:2: TORCH_CUDA_ARCH_LIST='7.5 8.6+PTX' has no 12.0 (RTX5080)")
+    assert "Dockerfile:5: nvcc of CUDA 12.1.1 beside a PyTorch for CUDA 12.8" in nvcc
+    assert list(told_of.of_sources(reading.Wishes(), best, demand)) == []
