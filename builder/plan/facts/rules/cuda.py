@@ -30,6 +30,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
         if cell.gpus:
             gpus = Value("gpus", ", ".join(cell.gpus), CELL)
             yield impossible("the cell claims GPUs, but has no CUDA provider", named, gpus)
+        yield from _unused(stack, named)
         return
     yield from _one_major(stack)
     if stack.base_has_libraries and (names or cell.cuda.provider == "wheels"):
@@ -42,6 +43,31 @@ def provider(stack: Stack) -> Iterator[Finding]:
     if cell.cuda.provider == "base" and names and not stack.base_has_libraries:
         yield warns(
             f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`", named
+        )
+
+
+def _unused(stack: Stack, named: Value) -> Iterator[Finding]:
+    """CUDA's libraries in an image without CUDA: the framework's build for the CPU has none.
+
+    PyTorch's is the local version ``+cpu`` on an index of its own:
+    https://pytorch.org/get-started/previous-versions/
+    """
+    platform = stack.cell.platform
+    for framework in stack.frameworks:
+        other = framework.variant.startswith(("cpu", "rocm", "xpu"))
+        bare = framework.row is not None and platform in framework.row.cpu_only
+        if other or bare or not framework.carries_cuda:
+            continue
+        cpu = next((one for one in load().without.values() if one.instead == framework.name), None)
+        way = f": {cpu.name} is the build without them" if cpu else ""
+        if framework.name == "torch":
+            build = f"torch=={(framework.version or 'VERSION').partition('+')[0]}+cpu"
+            way = f": {build} with `index: [https://download.pytorch.org/whl/cpu]` is the build without them"
+        values = (named, Value("framework", framework.requirement, CELL))
+        yield warns(
+            f"{framework.label} brings CUDA's libraries, which `cuda: none` leaves unused and which can be "
+            f"several GB{way}",
+            *values,
         )
 
 

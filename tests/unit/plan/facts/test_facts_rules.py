@@ -558,6 +558,16 @@ def test_a_platform_without_wheels(make) -> None:
     )
 
 
+def test_libraries_of_cuda_in_an_image_without_it_are_a_warning(make) -> None:
+    """The default index's PyTorch brings them; its build for the CPU is named, and is no warning itself."""
+    cell = make("torch==2.10.0", python="3.11", base="rootfs:debian/bookworm", cuda="none")
+    said = [f for f in check(cell) if f.rule == "cuda-provider"]
+    assert [f.outcome for f in said] == [Outcome.WARNS]
+    assert "torch==2.10.0+cpu with `index: [https://download.pytorch.org/whl/cpu]`" in said[0].message
+    for other in ("torch==2.10.0+cpu", "tensorflow-cpu==2.15.0", "jax==0.6.0"):
+        assert outcome(check(replace(cell, frameworks=(other,))), "cuda-provider") is None, other
+
+
 def test_one_cuda_major_in_an_image(make) -> None:
     both = ("cupy-cuda12x==13.6.0", "torch==2.13.0")
     cell = make(*both, python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
