@@ -220,8 +220,9 @@ def is_colab(stored: StoredImage) -> bool:
 
 def _machine(docker: tuple[str, ...], engine: EngineFacts) -> Machine:
     user, group = os.getuid(), os.getgid()
-    if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
-        user, group = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
+    given = [os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID")]
+    if user == 0 and all(one.isdecimal() for one in given):
+        user, group = map(int, given)
     return Machine(
         docker=docker,
         engine=engine,

@@ -391,7 +391,7 @@ def from_notebook(path: Path) -> Wishes:
     return found
 
 
-_IMPORT = re.compile(r"(?m)^\s*(?:import|from)\s+(\w+)")
+_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(\w+)")
 _RUNS_ON = {
     "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
     "diffusers": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
@@ -457,7 +457,7 @@ def _imported(
         )
 
 
-_PRINTED = re.compile(r"(?m)^[ \t]*(?:print\()?(\w+)\.__version__\)?[ \t]*\s*\Z")
+_PRINTED = re.compile(r"(?m)^[ \t]*(?:print\()?(\w+)\.__version__\)?\s*\Z")
 
 
 def _version_printed(text: str, outputs: Any) -> tuple[str, str] | None:

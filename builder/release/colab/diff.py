@@ -281,8 +281,9 @@ for name, version, folder in rows:
     if not name or not version or name in packages:
         continue
     packages[name] = version
-    path = os.path.join(folder, name.lower().replace("-", "_"), "version.py")
-    if name.lower() in sys.argv[1:] and os.path.isfile(path):
+    canonical = re.sub(r"[-_.]+", "-", name).lower()
+    path = os.path.join(folder, canonical.replace("-", "_"), "version.py")
+    if canonical in sys.argv[1:] and os.path.isfile(path):
         with open(path, encoding="utf-8") as stream:
             found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", stream.read(), re.M)
         if found:

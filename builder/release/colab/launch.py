@@ -186,7 +186,8 @@ def _settings(wish: Wish, machine: Machine) -> list[str]:
     for variable in wish.env:
         flags += ["--env", variable]
     for port in wish.publish:
-        flags += ["--publish", port if port.count(":") > 1 else f"127.0.0.1:{port}"]
+        here = {0: "127.0.0.1::", 1: "127.0.0.1:"}.get(port.count(":"), "")  # Docker takes a free one for none
+        flags += ["--publish", f"{here}{port}"]
     return flags
 
 

@@ -148,11 +148,11 @@ def test_jupyter_of_an_image_that_has_none() -> None:
 
 
 def test_what_the_caller_adds() -> None:
-    added = wish(volumes=("/data:/data:ro",), env=("HF_TOKEN", "A=b c"), publish=("6006:6006", "0.0.0.0:1:1"))
+    added = wish(volumes=("/data:/data:ro",), env=("HF_TOKEN", "A=b c"), publish=("6006:6006", "0.0.0.0:1:1", "8080"))
     command = words(plan(added, machine()))
     assert "--volume /data:/data:ro" in command
     assert "--env HF_TOKEN --env 'A=b c'" in command
-    assert "--publish 127.0.0.1:6006:6006 --publish 0.0.0.0:1:1" in command
+    assert "--publish 127.0.0.1:6006:6006 --publish 0.0.0.0:1:1 --publish 127.0.0.1::8080" in command
 
 
 # -- whose files
