@@ -94,6 +94,13 @@ def names_made(tree: ast.Module, text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _gives(statement: ast.AST, name: str) -> bool:
+    """Whether a statement gives a name a value."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+    return any(isinstance(one, ast.Name) and one.id == name for one in targets)
+
+
 def _binds_getattr(targets: list[ast.expr]) -> bool:
     every = [
         one for target in targets for one in (target.elts if isinstance(target, ast.Tuple) else [target])
@@ -111,19 +118,24 @@ class _Tables:
         """The expression itself, or that of the name that it is."""
         if not isinstance(node, ast.Name):
             return node
-        values = [
-            one.value
-            for one in nodes_of(self.tree)
-            if isinstance(one, ast.Assign | ast.AnnAssign)
-            and any(
-                isinstance(part, ast.Name) and part.id == node.id
-                for part in (one.targets if isinstance(one, ast.Assign) else [one.target])
-            )
-        ]
+        values = [one for one in nodes_of(self.tree) if _gives(one, node.id)]
+        if len(values) > 1:
+            values = self.before(node, values)
         changes = r"\s*(?:\[[^\]\n]*\]\s*=[^=]|\.(?:update|append|extend|add|setdefault|insert)\b|[|+]=)"
         if len(values) != 1 or re.search(rf"\b{re.escape(node.id)}\b{changes}", self.text):
             return None
-        return values[0]
+        return getattr(values[0], "value", None)
+
+    def before(self, node: ast.Name, values: list[ast.AST]) -> list[ast.AST]:
+        """The last of the statements that give a name a value before it is read, as NumPy 1.24 gives one to
+        ``_type_info`` twice; none if they are not all in the block that reads it.
+        """
+        blocks = [getattr(one, part, ()) for one in nodes_of(self.tree) for part in ("body", "orelse")]
+        for block in (one for one in blocks if isinstance(one, list) and values[0] in one):
+            reads = next((at for at, one in enumerate(block) if node in nodes_of(one)), 0)
+            if all(one in block for one in values):
+                return [one for one in block[:reads] if one in values][-1:]
+        return []
 
     def texts(self, node: ast.expr | None) -> set[str] | None:
         """The texts that are in a list, or the keys of a dictionary."""

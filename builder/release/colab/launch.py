@@ -186,7 +186,8 @@ def _settings(wish: Wish, machine: Machine) -> list[str]:
     for variable in wish.env:
         flags += ["--env", variable]
     for port in wish.publish:
-        here = {0: "127.0.0.1::", 1: "127.0.0.1:"}.get(port.count(":"), "")  # Docker takes a free one for none
+        # of a port of the container alone Docker takes a free one of the machine
+        here = {0: "127.0.0.1::", 1: "127.0.0.1:"}.get(port.count(":"), "")
         flags += ["--publish", f"{here}{port}"]
     return flags
 

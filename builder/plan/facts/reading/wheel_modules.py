@@ -37,7 +37,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 17
+_READER = 18
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""

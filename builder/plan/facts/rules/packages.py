@@ -315,7 +315,7 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
         component_versions(stack),
         gpus,
         functools.partial(_comes, stack),
-        {*distributions(stack), *extras},
+        {*distributions(stack), *extras, *(name for name, _ in stack.cell.env)},
         {*map(canonical, (*stack.cell.from_source, *compiled))},
         imports=[text.partition(":")[0] for text in stack.cell.imports],
         locked=stack.truth.locked,
@@ -413,8 +413,8 @@ def _bad_pairs(
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
     ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
-    is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel;
-    ``imports`` are modules that code in the image imports.
+    is installed, also with an extra, and of the variables that are set; ``built`` are packages built from
+    sources, so that they need no wheel; ``imports`` are modules that code in the image imports.
     """
     other = {one.instead: name for name, one in load().without.items() if name in known}
     alike = {name: known[build] for name, build in other.items() if name not in known} | dict(known)

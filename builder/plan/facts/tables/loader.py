@@ -89,7 +89,8 @@ class BadRow(Row):
     open: tuple[str, ...] = ()
     """Requirements that a resolver meets if no bound keeps it from that: ``setuptools>=82``, the newest."""
     without: tuple[str, ...] = ()
-    """Distributions each of which is enough to mend it: nothing that is installed asks for one."""
+    """Distributions, and variables of a cell's ``env``, each of which is enough to mend it: nothing that is
+    installed asks for one."""
     by_lock: bool = False
     """True if many packages ask for one of ``without``, so that a lock alone tells that there is none."""
     built: tuple[str, ...] = ()

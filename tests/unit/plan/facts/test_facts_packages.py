@@ -306,3 +306,19 @@ def test_a_build_without_cuda_fails_where_its_framework_does(bad, build) -> None
     other = {build.name if name == build.instead else name: version for name, version in versions.items()}
     told = bad.id in {found.message.partition(":")[0] for found in bad_pairs(other, cards)}
     assert told is not bool(cards or {"cuda", "cudnn"} & versions.keys())
+
+
+@pytest.mark.parametrize(
+    ("env", "imports", "word"),
+    [
+        ({}, ("keras",), "impossible"),
+        ({}, (), "warns"),
+        ({"KERAS_BACKEND": "jax"}, ("keras",), ""),
+    ],
+)
+def test_keras_3_without_tensorflow_takes_the_name_of_its_backend(beside, env, imports, word) -> None:
+    """A program may set it before its import; a cell that imports Keras itself does not."""
+    wheels = [WheelTruth(name=n, version=v, file="x.whl") for n, v in (("jax", "0.4.30"), ("keras", "3.5.0"))]
+    cell = beside("jax==0.4.30", "keras==3.5.0", env=tuple(env.items()), imports=imports)
+    outcome, message = said(cell, "known-bad", truth=Truth(wheels=tuple(wheels), locked=True))
+    assert (outcome, "KERAS_BACKEND" in message) == (word, bool(word))

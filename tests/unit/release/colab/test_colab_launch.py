@@ -148,7 +148,8 @@ def test_jupyter_of_an_image_that_has_none() -> None:
 
 
 def test_what_the_caller_adds() -> None:
-    added = wish(volumes=("/data:/data:ro",), env=("HF_TOKEN", "A=b c"), publish=("6006:6006", "0.0.0.0:1:1", "8080"))
+    ports = ("6006:6006", "0.0.0.0:1:1", "8080")
+    added = wish(volumes=("/data:/data:ro",), env=("HF_TOKEN", "A=b c"), publish=ports)
     command = words(plan(added, machine()))
     assert "--volume /data:/data:ro" in command
     assert "--env HF_TOKEN --env 'A=b c'" in command
