@@ -734,6 +734,36 @@ FRAME = (
 @pytest.mark.parametrize(
     ("text", "causes", "command"),
     [
+        # what Transformers 5 gives in the place of a list
+        (
+            "tokens = tokenizer.apply_chat_template(messages).copy()\n"
+            "AttributeError: 'tokenizers.Encoding' object has no attribute 'copy'",
+            ["package-pin-mismatch"],
+            'pip install "transformers<5"',
+        ),
+        # not "CUDA error 304", but what cuInit gave
+        (
+            "$ box -- python3 -c \"import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))\"\n304\n",
+            ["device-access-denied", "driver-error"],
+            None,
+        ),
+        # clang's words, and not those of gcc
+        (
+            "CUDA 13.3\nx.hpp:35:10: fatal error: 'cuda/std/cmath' file not found\n",
+            ["build-toolkit-mismatch"],
+            'export CPATH="${CUDA_HOME:-/usr/local/cuda}/include/cccl${CPATH:+:$CPATH}"',
+        ),
+        (
+            "mathcalls.h:83:1: error: exception specification in declaration does not match previous "
+            "declaration\n   83 | __MATHCALL_VEC (cospi,, (_Mdouble_ __x));\n",
+            ["build-toolkit-mismatch"],
+            None,
+        ),
+        (
+            "float(x)\nTypeError: only 0-dimensional arrays can be converted to Python scalars",
+            ["package-pin-mismatch"],
+            'pip install "numpy<2.4"',
+        ),
         # a name that a package lost with many others, and the class of the name alone
         (
             FRAME % "TTS/layers.py"
