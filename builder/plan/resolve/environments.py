@@ -289,7 +289,7 @@ _SPEC = re.compile(
     re.ASCII,
 )
 _FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?", re.ASCII)
-_PYTORCH = {"pytorch", "pytorch-gpu"}
+_PYTORCH = {"pytorch", "pytorch-gpu", "pytorch-cpu"}
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
     r"|openblas|tensorflow-(?:base|mkl|eigen)|_?tflow.*|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses"

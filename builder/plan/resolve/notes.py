@@ -179,9 +179,9 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     if cuda is None or not (asked.sources or asked.compiling):
         return
     rows = [row for row in load().tags if short(row.cuda, 2) == short(cuda, 2) and row.state == "listed"]
-    has = (row for row in sorted(rows, key=lambda row: key(row.cuda), reverse=True))
-    systems = ((row, name) for row in has for name in reversed(row.systems) if name.startswith("ubuntu"))
-    row, system = next(systems, (None, ""))
+    images = [(row, name) for row in rows for name in row.systems if name.startswith("ubuntu")]
+    newest = max(images, key=lambda one: (key(one[0].cuda), key(one[1].removeprefix("ubuntu"))), default=None)
+    row, system = newest if newest is not None else (None, "")
     cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
     known = {_known_to_nvcc(best.cell, card) for card in cards}
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))

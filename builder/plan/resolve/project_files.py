@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, canonical, holds, requirement
+from builder.core.versions import NO_NUMBER, canonical, holds, pinned, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
     CondaPackage,
@@ -37,6 +37,7 @@ from builder.plan.resolve.environments import (
 )
 from builder.plan.resolve.requirements import (
     LONGEST,
+    NamedRequirement,
     Wishes,
     add_extras,
     files_beside,
@@ -105,7 +106,9 @@ def _from_folder(folder: Path) -> Wishes:
         try:
             path = folder / name
             is_image = name.endswith("Dockerfile")
-            found.take_over(from_dockerfile(path, found) if is_image else _reader(path)(path))
+            of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
+            _leave_other_pins(of_file, found)
+            found.take_over(of_file)
         except UsageError as problem:
             again.add(name)
             empty.append(problem.message)
@@ -143,6 +146,23 @@ def _from_folder(folder: Path) -> Wishes:
     left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
     found.notes.insert(0, f"{folder}: read as one project: {', '.join(read)}{left}")
     return found
+
+
+def _leave_other_pins(of_file: Wishes, before: Wishes) -> None:
+    """Leave out what a file pins to another release than one that was read before it: no release is both."""
+    pins = {wish.name: wish for wish in before.wishes if wish.parsed.marker is None}
+    for wish in list(of_file.wishes):
+        first = pins.get(wish.name)
+        own, other = (_public(one) if one is not None else None for one in (wish, first))
+        if first is not None and own is not None and other is not None and own != other:
+            of_file.wishes.remove(wish)
+            of_file.note(wish.place, str(wish), f"left out: {first.place} has {first}")
+
+
+def _public(wish: NamedRequirement) -> str | None:
+    """The release that a requirement pins, without its build."""
+    version = pinned(wish.parsed)
+    return version.partition("+")[0] if version is not None else None
 
 
 def _is_of_a_framework(name: str) -> bool:

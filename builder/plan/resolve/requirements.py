@@ -606,7 +606,8 @@ def install_line(line: str, place: str, found: Wishes, take_file: Callable[[str,
         if match is None:
             continue
         try:
-            words = shlex.split(match["rest"], comments=True)
+            # a comment begins at a word of its own: shlex would end `git+https://host/x#egg=x y` at x
+            words = shlex.split(re.sub(r"(?:^|(?<=\s))#.*", "", match["rest"]))
         except ValueError:
             found.note(place, line, "its quotes do not close, so it was not read")
             continue

@@ -376,6 +376,24 @@ def test_what_a_dockerfile_makes_of_its_variables_and_brackets_is_bounded(tmp_pa
     assert time.monotonic() - began < 10
 
 
+def test_what_two_files_of_a_folder_pin_otherwise_is_that_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(
+        "dependencies:\n  - pip:\n    - torch==1.9.1\n    - scipy==1.7\n"
+    )
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.9\n"
+        "RUN pip install torch==1.9.1+cu111 scipy==1.8 git+https://host.example/x#egg=x tqdm # 'x\n"
+    )
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == [
+        "torch==1.9.1",
+        "scipy==1.7",
+        "torch==1.9.1+cu111",
+        "tqdm",
+    ]
+    assert any("scipy==1.8: left out" in note and "has scipy==1.7" in note for note in found.notes)
+
+
 def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Path) -> None:
     path = tmp_path / "pixi.toml"
     path.write_text(
@@ -398,6 +416,8 @@ def test_conda_packages_of_pixi_that_come_in_no_wheels_end_nothing(tmp_path: Pat
     )
     found = from_file(manifest)
     assert [str(wish) for wish in found.wishes] == ["tqdm", "numpy", "torch==2.3.0"]
+    path.write_text('[dependencies]\npytorch-cpu = ">=2.6,<3"\n')
+    assert [str(wish) for wish in from_file(path).wishes] == ["torch<3,>=2.6"]
     assert found.python == "3.10"
     path.write_text('[dependencies]\n"[a" = "1"\n')
     with pytest.raises(UsageError, match=r"pixi\.toml: '\[a=1' is no conda package"):

@@ -823,7 +823,7 @@ def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architectur
     for said in (
         "nvcc of CUDA 12.8",
         "FROM nvidia/cuda:12.8.",
-        "-devel-",
+        "-devel-ubuntu24.04",
         "TORCH_CUDA_ARCH_LIST='12.0'",
         "submodule",
     ):

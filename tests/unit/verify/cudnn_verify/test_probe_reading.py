@@ -736,8 +736,10 @@ FRAME = (
     [
         # what Transformers 5 gives in the place of a list
         (
-            "tokens = tokenizer.apply_chat_template(messages).copy()\n"
-            "AttributeError: 'tokenizers.Encoding' object has no attribute 'copy'",
+            (
+                "tokens = tokenizer.apply_chat_template(messages).copy()\n"
+                "AttributeError: 'tokenizers.Encoding' object has no attribute 'copy'"
+            ),
             ["package-pin-mismatch"],
             'pip install "transformers<5"',
         ),
@@ -754,8 +756,10 @@ FRAME = (
             'export CPATH="${CUDA_HOME:-/usr/local/cuda}/include/cccl${CPATH:+:$CPATH}"',
         ),
         (
-            "mathcalls.h:83:1: error: exception specification in declaration does not match previous "
-            "declaration\n   83 | __MATHCALL_VEC (cospi,, (_Mdouble_ __x));\n",
+            (
+                "mathcalls.h:83:1: error: exception specification in declaration does not match previous "
+                "declaration\n   83 | __MATHCALL_VEC (cospi,, (_Mdouble_ __x));\n"
+            ),
             ["build-toolkit-mismatch"],
             None,
         ),
