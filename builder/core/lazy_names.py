@@ -128,12 +128,14 @@ class _Tables:
 
     def before(self, node: ast.Name, values: list[ast.AST]) -> list[ast.AST]:
         """The last of the statements that give a name a value before it is read, as NumPy 1.24 gives one to
-        ``_type_info`` twice; none if they are not all in the block that reads it.
+        ``_type_info`` twice; none if they are not all in the block that reads it, or a function reads it,
+        whose calls come later.
         """
         blocks = [getattr(one, part, ()) for one in nodes_of(self.tree) for part in ("body", "orelse")]
         for block in (one for one in blocks if isinstance(one, list) and values[0] in one):
             reads = next((at for at, one in enumerate(block) if node in nodes_of(one)), 0)
-            if all(one in block for one in values):
+            later = any(isinstance(one, _CALLED_LATER) for one in nodes_of(block[reads]))
+            if not later and all(one in block for one in values):
                 return [one for one in block[:reads] if one in values][-1:]
         return []
 
@@ -185,6 +187,7 @@ def _formatted(part: ast.expr) -> str | None:
     return part.value.id if isinstance(part.value, ast.Name) else None
 
 
+_CALLED_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COPIES = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 

@@ -224,6 +224,7 @@ def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
         "T = {'x': 1}\ndef __getattr__(n):\n    v = T.get(n)\n    if v is None:\n        return f(n)\n    return v",
         "T = {'x': 1}\ndef __getattr__(n):\n    if n not in T:\n        f()\n    return T[n]",
         "L = [('x', 1)]\nT = {n: 1 for n, _ in L}\nL = [('gone', 1)]\ndef __getattr__(n):\n    if n in T:\n        raise AttributeError\n    return 1",
+        "T = ['x']\ndef __getattr__(n):\n    if n in T:\n        return 1\n    raise AttributeError\nT = ['gone']",
         "L = [('x', 1)]\nif FLAG:\n    L = [('gone', 1)]\nT = {n: 1 for n, _ in L}\ndef __getattr__(n):\n    if n in T:\n        raise AttributeError\n    return 1",
         "L = [('gone', 1)]\nif FLAG:\n    L = [('x', 1)]\nT = {n: 1 for n, _ in L}\ndef __getattr__(n):\n    if n in T:\n        raise AttributeError\n    return 1",
         "def __getattr__(n):\n    n = f(n)\n    raise AttributeError",
