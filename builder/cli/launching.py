@@ -220,9 +220,9 @@ def is_colab(stored: StoredImage) -> bool:
 
 def _machine(docker: tuple[str, ...], engine: EngineFacts) -> Machine:
     user, group = os.getuid(), os.getgid()
-    given = [os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID")]
-    if user == 0 and all(one.isdecimal() for one in given):
-        user, group = map(int, given)
+    caller, its_group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if user == 0 and caller.isdecimal():
+        user, group = int(caller), int(its_group if its_group.isdecimal() else caller)
     return Machine(
         docker=docker,
         engine=engine,

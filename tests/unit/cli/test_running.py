@@ -294,3 +294,23 @@ def test_an_image_without_the_probe_is_not_verified() -> None:
     with pytest.raises(UsageError, match="another has no cudnn-verify: rtbuild did not make it") as raised:
         running._refuse_without_probe(stored[2], engine)  # type: ignore[arg-type]
     assert "rtbuild probe -o cudnn-verify" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("environment", "user"),
+    [
+        ({"SUDO_UID": "1000", "SUDO_GID": "100"}, (1000, 100)),
+        ({"SUDO_UID": "1000"}, (1000, 1000)),
+        ({"SUDO_UID": "1000", "SUDO_GID": "staff"}, (1000, 1000)),
+        ({"SUDO_UID": "me", "SUDO_GID": "100"}, (0, 0)),
+        ({}, (0, 0)),
+    ],
+)
+def test_under_sudo_the_files_are_the_callers(monkeypatch, environment, user) -> None:
+    for name in ("SUDO_UID", "SUDO_GID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(running.os, "getuid", lambda: 0)
+    monkeypatch.setattr(running.os, "getgid", lambda: 0)
+    assert running._machine(("docker",), running.without_engine()).user == user

@@ -1,7 +1,10 @@
 """How near an image is to a runtime, and what is said of each exception."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from doubles.engine import EngineDouble, stored
@@ -9,6 +12,7 @@ from doubles.engine import EngineDouble, stored
 from builder.core.errors import CellError, CommandError, UsageError
 from builder.image.engine.container import ProbeRun
 from builder.release.colab.diff import (
+    _SCRIPT,
     Inventory,
     Listed,
     Parity,
@@ -219,3 +223,17 @@ def test_an_image_that_prints_something_of_its_own():
     for text in ("a banner", '{"python": "3.11.2", "packages": {"a": null}, "inside": {}}', "[]"):
         with pytest.raises(CellError, match="does not say what is in it"):
             measure(EngineDouble(run=ProbeRun(stdout=text), images=THERE), "image", probe=b"#")
+
+
+def test_a_package_is_asked_for_what_its_code_says_by_its_canonical_name(tmp_path: Path) -> None:
+    (tmp_path / "A_b.C-1.0.dist-info").mkdir()
+    (tmp_path / "A_b.C-1.0.dist-info" / "METADATA").write_text("Name: A_b.C\nVersion: 1.0\n")
+    (tmp_path / "a_b_c").mkdir()
+    (tmp_path / "a_b_c" / "version.py").write_text("__version__ = '1.0+cu124'\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, "a-b-c"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout)["inside"] == {"A_b.C": "1.0+cu124"}
