@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, canonical, holds, pinned, requirement
+from builder.core.versions import NO_NUMBER, apart, canonical, holds, pinned, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
     CondaPackage,
@@ -37,7 +37,6 @@ from builder.plan.resolve.environments import (
 )
 from builder.plan.resolve.requirements import (
     LONGEST,
-    NamedRequirement,
     Wishes,
     add_extras,
     files_beside,
@@ -150,19 +149,14 @@ def _from_folder(folder: Path) -> Wishes:
 
 def _leave_other_pins(of_file: Wishes, before: Wishes) -> None:
     """Leave out what a file pins to another release than one that was read before it: no release is both."""
-    pins = {wish.name: wish for wish in before.wishes if wish.parsed.marker is None}
+    pins = {wish.name: wish for wish in before.wishes if pinned(wish.parsed) and wish.parsed.marker is None}
     for wish in list(of_file.wishes):
         first = pins.get(wish.name)
-        own, other = (_public(one) if one is not None else None for one in (wish, first))
-        if first is not None and own is not None and other is not None and own != other:
+        if first is None or not pinned(wish.parsed):
+            continue
+        if apart(wish.parsed.specifier, first.parsed.specifier):
             of_file.wishes.remove(wish)
             of_file.note(wish.place, str(wish), f"left out: {first.place} has {first}")
-
-
-def _public(wish: NamedRequirement) -> str | None:
-    """The release that a requirement pins, without its build."""
-    version = pinned(wish.parsed)
-    return version.partition("+")[0] if version is not None else None
 
 
 def _is_of_a_framework(name: str) -> bool:

@@ -463,13 +463,15 @@ _PRINTED = re.compile(r"(?m)^[ \t]*(?:print\()?(\w+)\.__version__\)?\s*\Z")
 def _version_printed(text: str, outputs: Any) -> tuple[str, str] | None:
     """The module whose version a cell prints in the end, and that version by its output."""
     asks = _PRINTED.search(text)
-    for one in outputs if asks is not None and isinstance(outputs, list) else ():
+    if asks is None or not isinstance(outputs, list):
+        return None
+    for one in outputs:
         data = one.get("data", {}) if isinstance(one, dict) else {}
         told = data.get("text/plain") or one.get("text") if isinstance(data, dict) and data else None
         told = told or (one.get("text") if isinstance(one, dict) else None)
         said = told if isinstance(told, str) else "".join(map(str, told or ()))
         version = re.fullmatch(r"'?(\d+\.\d[\w.+]*)'?", said.strip())
-        if asks is not None and version is not None:
+        if version is not None:
             return asks[1], version[1]
     return None
 

@@ -16,7 +16,7 @@ from builder.plan.facts.rules.finding import (
     warns,
 )
 from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables import load, torch_for_cpu
 
 _LINKED = re.compile(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?")
 
@@ -47,11 +47,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
 
 
 def _unused(stack: Stack, named: Value) -> Iterator[Finding]:
-    """CUDA's libraries in an image without CUDA: the framework's build for the CPU has none.
-
-    PyTorch's is the local version ``+cpu`` on an index of its own:
-    https://pytorch.org/get-started/previous-versions/
-    """
+    """CUDA's libraries in an image without CUDA: the framework's build for the CPU has none."""
     platform = stack.cell.platform
     for framework in stack.frameworks:
         other = framework.variant.startswith(("cpu", "rocm", "xpu"))
@@ -61,8 +57,8 @@ def _unused(stack: Stack, named: Value) -> Iterator[Finding]:
         cpu = next((one for one in load().without.values() if one.instead == framework.name), None)
         way = f": {cpu.name} is the build without them" if cpu else ""
         if framework.name == "torch":
-            build = f"torch=={(framework.version or 'VERSION').partition('+')[0]}+cpu"
-            way = f": {build} with `index: [https://download.pytorch.org/whl/cpu]` is the build without them"
+            release = (framework.version or "VERSION").partition("+")[0]
+            way = f": {torch_for_cpu(release)} is the build without them"
         values = (named, Value("framework", framework.requirement, CELL))
         yield warns(
             f"{framework.label} brings CUDA's libraries, which `cuda: none` leaves unused and which can be "

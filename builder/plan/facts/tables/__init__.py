@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         maker_of as maker_of,
         named_card as named_card,
         near_names as near_names,
+        torch_for_cpu as torch_for_cpu,
         other_cards as other_cards,
         to_type as to_type,
     )

@@ -184,13 +184,21 @@ def _way_on(option: str, text: str) -> str:
     if text.strip().lower() in _NO_CARD:
         return (
             f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none` in a "
-            "matrix, for PyTorch torch==VERSION+cpu with `index: [https://download.pytorch.org/whl/cpu]`: "
-            "that of the default index brings CUDA's libraries"
+            f"matrix, for PyTorch {torch_for_cpu('VERSION')}: that of the default index brings CUDA's "
+            "libraries"
         )
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"
     return f"{first} compute capability is taken too: {option} 8.9, as {asked} prints it, or {_LISTS}"
+
+
+def torch_for_cpu(release: str) -> str:
+    """PyTorch's build for the CPU, as a matrix asks for it: a local version on an index of its own.
+
+    https://pytorch.org/get-started/previous-versions/
+    """
+    return f"torch=={release}+cpu with `index: [https://download.pytorch.org/whl/cpu]`"
 
 
 def near_names(text: str) -> list[str]:
