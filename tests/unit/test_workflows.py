@@ -270,31 +270,36 @@ def planned(tmp_path: Path, *words: str, said: str, listed: str = "", **variable
 
 
 def jobs(*rows: tuple[str, str]) -> list[dict[str, Any]]:
-    return [{"include": [{"cell": cell, "gpu": gpu} for cell, gpu in rows]}]
+    return [{"include": [{"name": name, "gpu": gpu} for name, gpu in rows]}]
 
 
 def test_an_impossible_cell_and_a_class_without_a_runner_hold_up_no_other(tmp_path: Path) -> None:
-    rows = [{"id": "good", "answer": "possible"}, {"id": "bad", "answer": "impossible"}]
-    verify = jobs(("good", "T4"), ("good", "H100"), ("good", "any"), ("bad", "T4"))
-    listed = json.dumps({"build": jobs(("good", ""), ("bad", "")), "verify": verify})
+    rows = [
+        {"matrix": "m", "id": "good", "answer": "possible"},
+        {"matrix": "m", "id": "bad", "answer": "impossible"},
+        {"matrix": "other", "id": "bad", "answer": "possible"},
+    ]
+    both = jobs(("m good", ""), ("m bad", ""), ("other bad", ""))
+    verify = jobs(("m good", "T4"), ("m good", "H100"), ("m good", "any"), ("m bad", "T4"))
+    listed = json.dumps({"build": both, "verify": verify})
     said = json.dumps({"schema": 1, "cells": rows})
     found = planned(tmp_path, "plan", said=said, listed=listed)
-    assert (found["code"], found["build"]) == (0, jobs(("good", "")))
-    assert found["verify"] == jobs(("good", "T4"), ("good", "H100"), ("good", "any"))
-    assert "bad is impossible" in found["said"]
+    assert (found["code"], found["build"]) == (0, jobs(("m good", ""), ("other bad", "")))
+    assert found["verify"] == jobs(("m good", "T4"), ("m good", "H100"), ("m good", "any"))
+    assert "m bad is impossible, and left out: rtbuild explain bad\n" in found["said"]
     found = planned(tmp_path, "plan", said=said, listed=listed, GPU_CLASSES="L4 T4")
-    assert found["verify"] == jobs(("good", "T4"), ("good", "any"))
+    assert found["verify"] == jobs(("m good", "T4"), ("m good", "any"))
     assert "no runner has the class H100" in found["said"]
     assert planned(tmp_path, "plan", said=said, listed=listed, GPU_CLASSES="T40")["verify"] == jobs(
-        ("good", "any")
+        ("m good", "any")
     )
     assert planned(tmp_path, "plan", said='{"kind": "error", "message": "no such file"}')["code"] == 1
 
 
 def test_a_cell_that_was_not_built_asks_for_no_gpu(tmp_path: Path) -> None:
-    verify = jobs(("one", "T4"), ("two", "T4"), ("two", "A100"))
-    found = planned(tmp_path, "built", json.dumps(verify), "7", said="build (1) / two\n")
-    assert found["verify"] == jobs(("one", "T4"))
+    verify = jobs(("m one", "T4"), ("m two", "T4"), ("m two", "A100"), ("other two", "T4"))
+    found = planned(tmp_path, "built", json.dumps(verify), "7", said="build (1) / m two\n")
+    assert found["verify"] == jobs(("m one", "T4"), ("other two", "T4"))
     assert planned(tmp_path, "built", json.dumps(verify), "7", said="")["verify"] == verify
     needs = load("images.yml")["jobs"]["verify"]["needs"]
     assert needs == ["plan", "built"]

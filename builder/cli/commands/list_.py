@@ -95,10 +95,13 @@ def describe(cell: Cell) -> dict[str, Any]:
 
 
 def _jobs(cell: Cell, *, files: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The job that builds a cell, and one for each GPU class that it claims; ``files`` are by matrix."""
+    """The job that builds a cell, and one for each GPU class that it claims; ``files`` are by matrix.
+
+    ``name`` is its own in all matrices: two of them may have a cell of one id.
+    """
     # `build --engine none` can build it: nothing is unpacked into an engine's store
     engine = "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
-    about = {"cell": cell.id, "matrix": files[cell.matrix]}
+    about = {"name": f"{cell.matrix} {cell.id}", "cell": cell.id, "matrix": files[cell.matrix]}
     classes = [
         (gpu or "any", ["self-hosted", "gpu", *([gpu] if gpu else [])]) for gpu in cell.gpus or (None,)
     ]

@@ -146,7 +146,8 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
     jobs = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
     for chunks in (jobs["build"], jobs["verify"]):
         assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
-    cell = {"cell": "six1.0.0-py3.11-bookworm-cpu", "matrix": "m.yaml"}
+    six = "six1.0.0-py3.11-bookworm-cpu"
+    cell = {"name": f"m {six}", "cell": six, "matrix": "m.yaml"}
     assert jobs["build"][0]["include"][0] == {**cell, "engine": "none"}
     assert jobs["verify"][0]["include"][0] == {**cell, "gpu": "any", "labels": ["self-hosted", "gpu"]}
 
