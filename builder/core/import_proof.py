@@ -26,15 +26,19 @@ def missing(
     every: ImportSet,
     roots: Mapping[str, Iterable[str]],
     beside: Mapping[str, Iterable[str]] | None = None,
+    loaded: set[str] | None = None,
 ) -> Iterator[Missing]:
     """What imports of ``roots``, modules by distribution, certainly lack: the first for each two wheels, and
     each module that no wheel has.
 
     After them those of ``beside``, whose failure is ``aside``: what no wheel brings may be an extra's there.
+    ``loaded`` gets the compiled modules that imports of ``roots`` come to.
     """
     outcomes = Outcomes(every)
     walk = _Walk(outcomes)
     found = list(walk.run(roots))
+    if loaded is not None:
+        loaded |= {module for module in walk.by if every.is_compiled(module)}
     found += (
         replace(one, aside=True)
         for one in walk.run(beside or {})
@@ -44,11 +48,16 @@ def missing(
     lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
     others = (wheel for wheel in every.wheels if wheel.name not in _PROGRAMS)
+    unsaid = set[Lack]()
     for wheel in sorted(others, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
-        said = (wheel.name == lack[2] and _says_gone(every, lack) for lack in lacks)
-        rows = zip(lacks, answers, said, strict=True)
-        lacks = [lack for lack, brought, gone in rows if brought is False or gone]
+        added = {lack for lack, brought in zip(lacks, answers, strict=True) if brought is not False}
+        mine = [lack for lack in added if wheel.name == lack[2]]
+        gone = {lack for lack in mine if _says_gone(every, lack)}
+        # its sources may put the name together, and have it nowhere
+        made = {lack for lack in mine if lack[1] and every.mentions(wheel.name, lack[1]) is False} - gone
+        lacks = [lack for lack in lacks if lack not in added or lack in gone or lack in made]
+        unsaid |= made
     left = set(lacks)
     aside = {one.root for one in found if one.aside and left.issuperset(_lacks(every, one))}
     most = {root: _most(outcomes, root, left) for root in aside}
@@ -59,7 +68,8 @@ def missing(
         if left.issuperset(_lacks(every, one)) and pair not in pairs:
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
-            yield replace(one, aside=one.aside and not share, most=share)
+            doubt = one.doubt or not unsaid.isdisjoint(_lacks(every, one))
+            yield replace(one, doubt=doubt, aside=one.aside and not share, most=share)
 
 
 def _says_gone(every: ImportSet, lack: Lack) -> bool:

@@ -183,6 +183,7 @@ class ImportSet:
     _folders: dict[str, set[str]] = field(default_factory=dict)
     _added: dict[str, _Owned | None] = field(default_factory=dict)
     """Modules that are no files of the package which their names say."""
+    _names: dict[str, ModuleNames | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for wheel in self.wheels:
@@ -199,7 +200,7 @@ class ImportSet:
                 self._folders.setdefault(name, set()).add(wheel.name)
 
     def there(self, module: str) -> bool:
-        return module in self._folders or self._found(module) is not None
+        return module in self._modules or module in self._folders or self._found(module) is not None
 
     def _found(self, module: str) -> _Owned | None:
         """A module, also one in a folder that a package adds to its ``__path__``: ``keras.layers`` of Keras 3
@@ -281,10 +282,13 @@ class ImportSet:
 
     def names(self, module: str) -> ModuleNames | None:
         """The names of a module; None if no source says them."""
+        if module in self._names:
+            return self._names[module]
         found = self._found(module)
         if found is None or found.wheel is None or found.path is None:
             return None
-        return self.read(found.wheel, found.real or module)
+        self._names[module] = self.read(found.wheel, found.real or module)
+        return self._names[module]
 
     def owner(self, module: str) -> str | None:
         """The wheel that has a module."""

@@ -400,9 +400,12 @@ def _is_undecorated(function: ast.FunctionDef) -> bool:
 def deferred(runs: Runs, module: str, name: str) -> Iterator[tuple[str, str | None]]:
     """The modules that a package imports when it is asked for a name, each with the name that it takes of
     it, if that is known. Nothing for a name that it has without, or of which it is not known."""
-    found, run = runs.every.names(module), runs.module(module)
+    found = runs.every.names(module)
     if found is None:
         return
+    # what is asked of none of these is not run at all
+    asks = found.lazy or ("__getattr__" in found.names and (name in found.deferred or _is_free(found, name)))
+    run = runs.module(module) if asks else None
     if runs.every.there(f"{module}.{name}"):
         if found.lazy and run is not None and run.structure is not None and name in run.structure.rows:
             yield f"{module}.{name}", None
@@ -413,7 +416,7 @@ def deferred(runs: Runs, module: str, name: str) -> Iterator[tuple[str, str | No
     elif run is not None and found.lazy and run.structure is not None:
         if (at := _of_structure(runs, run, run.structure, name)) is not None:
             yield at, name
-    elif run is not None and "__getattr__" in run.names and (name in found.deferred or _is_free(found, name)):
+    elif run is not None and "__getattr__" in run.names:
         run.imported = []
         try:
             runs.call(run.names["__getattr__"], [name], {})

@@ -189,6 +189,7 @@ def _bad(facts: Facts) -> str:
         always = row.outcome == "impossible"
         when = (*row.when, *([f"imports {named}"] if named and always else []))
         outcome = row.outcome if always or not named else f"{row.outcome}; impossible if imports {named}"
+        outcome += f"; warns if no import of the lock comes to {row.loads}" if row.loads else ""
         rows.append((row.id, " and ".join(when), outcome, row.message, row.remedy))
     return as_table("Known bad", ("id", "when", "outcome", "what happens", "remedy"), rows)
 

@@ -298,7 +298,8 @@ def library_of(content: bytes, name: str, *, whole: bool) -> SharedLibrary | Non
         table = (_rows(content, texts[0]), *texts)
     undefined, defined = _symbols(content, *table) if table is not None else (frozenset(), frozenset())
     needed, versions = exact if exact is not None else (_libraries(said, name), said)
-    glibc = [text.removeprefix("GLIBC_") for text in versions if re.fullmatch(r"GLIBC_2\.[\d.]+", text)]
+    glibc = [text.removeprefix("GLIBC_") for text in versions if text.startswith("GLIBC_2.")]
+    glibc = [text for text in glibc if re.fullmatch(r"[\d.]+", text)]
     return SharedLibrary(
         needed=tuple(dict.fromkeys(needed)),
         glibc=max(glibc, key=key, default=None),
@@ -310,7 +311,7 @@ def library_of(content: bytes, name: str, *, whole: bool) -> SharedLibrary | Non
 def _libraries(texts: list[str], own: str) -> list[str]:
     """Names of libraries among the texts but the library's own, which can differ from its file's."""
     stem = re.split(r"[.-]", own, maxsplit=1)[0]
-    found = sorted({text for text in texts if _LIBRARY.fullmatch(text)})
+    found = sorted({text for text in texts if ".so" in text and _LIBRARY.fullmatch(text)})
     return [text for text in found if re.split(r"[.-]", text, maxsplit=1)[0] != stem]
 
 

@@ -100,6 +100,7 @@ class ReadingCache:
             truth,
             links=tuple(filter(None, links)),
             imports=imports.lacks,
+            loaded=imports.loaded,
             unproven=f"{unread[0]}{more} not read" if unread else None,
         )
 

@@ -112,6 +112,8 @@ class Truth:
     """Readings of the libraries of locked wheels, in the order of their installation."""
     imports: tuple[Missing, ...] = ()
     """Modules and names that imports of the cell's packages certainly lack, by the locked wheels."""
+    loaded: frozenset[str] = frozenset()
+    """Compiled modules that these imports certainly come to."""
     unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()
@@ -260,12 +262,12 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-4", "modules"
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-5", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
-LINKS: Kind = "links-4"
+LINKS: Kind = "links-5"
 """Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 

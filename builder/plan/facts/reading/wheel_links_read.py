@@ -47,8 +47,9 @@ _LARGEST = 48 << 20
 _UNPACKED = 512 << 20
 _KEPT, _SMALL_SEGMENT = 12 << 20, 4 << 20
 """Bytes of the beginning and of the end of such a library, and of each segment up to this size."""
-_WHOLE, _BEGINNING = 3 << 20, 3 << 19
-"""Packed bytes of a library that is read whole; and of the beginning of a larger one, with its names."""
+_WHOLE, _BEGINNING, _LONG_BEGINNING = 3 << 20, 3 << 19, 12 << 20
+"""Packed bytes of a library that is read whole; of the beginning of a larger one, with its names; and of one
+with a hundred thousand names, which is for PyTorch and the first that an import opens."""
 _MOST_LIBRARIES, _MOST_READ = 4096, 96
 """Libraries of one wheel: of the largest 1,100; and those that are read, the smallest first."""
 _LONGEST = 4096
@@ -139,6 +140,8 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         outermost = sorted(libraries, key=lambda one: (one.filename.count("/"), one.compress_size))[:_FIRST]
         _members(archive, outermost, values)
         _in_passing(archive, outermost, values)
+        if "torch" in {*names, *canonical(wheel.name).split("-")}:
+            _large(archive, outermost, values)
         linked = (*_OF_NVIDIA, *load().framework_libraries)
         if any(
             name.startswith(linked) for one in values["libraries"].values() if one for name in one["needed"]
@@ -218,7 +221,7 @@ def _in_passing(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[s
     """Read extensions that are too large for the memory: their dynamic sections, out of the whole stream."""
     left = [one for one in libraries if _WHOLE < one.compress_size <= _LARGEST and one.file_size <= _UNPACKED]
     for entry in left[:1]:  # an import opens one of them first
-        if not entry.filename.endswith(".so") or PurePosixPath(entry.filename).name.startswith("lib"):
+        if not _is_extension(entry):
             continue
         archive.limit += entry.compress_size + (64 << 10)
         with contextlib.suppress(UnknownError, ValueError):
@@ -226,6 +229,25 @@ def _in_passing(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[s
             if facts is not None:
                 values["libraries"][entry.filename] = asdict(facts)
                 values["partly"] = [one for one in values["partly"] if one != entry.filename]
+
+
+def _large(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str, Any]) -> None:
+    """Read the names of an extension that is too large to pass by: torch_xla's has 353 MB."""
+    left = [one for one in libraries if one.compress_size > _LARGEST and _is_extension(one)]
+    for entry in left[:1]:
+        archive.limit += _LONG_BEGINNING
+        with contextlib.suppress(UnknownError):
+            content = archive.content(entry, _LONG_BEGINNING)
+            facts = _by_names(content, entry.filename, whole=False)
+            if facts is not None and values["libraries"][entry.filename] is None:
+                values["libraries"][entry.filename] = asdict(facts)
+                values["partly"].append(entry.filename)
+            if facts is not None and (symbols := _of_torch(content, entry.filename, facts, whole=False)):
+                values["torch"][entry.filename] = symbols
+
+
+def _is_extension(entry: ZipInfo) -> bool:
+    return entry.filename.endswith(".so") and not PurePosixPath(entry.filename).name.startswith("lib")
 
 
 def _tables(pieces: Iterable[bytes], size: int) -> Callable[[int, int], bytes]:
@@ -270,12 +292,12 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _of_torch(content: bytes, path: str, facts: LinkFile) -> list[str]:
+def _of_torch(content: bytes, path: str, facts: LinkFile, *, whole: bool = True) -> list[str]:
     """The functions of ``c10`` that PyTorch's own small libraries define, and that others ask for."""
     own = path.startswith("torch/lib/libc10")
     if not own and not any(name.startswith(("libc10", "libtorch")) for name in facts.needed):
         return []
-    found = library_of(content, PurePosixPath(path).name, whole=True)
+    found = library_of(content, PurePosixPath(path).name, whole=whole)
     symbols = (found.defined if own else found.undefined) if found is not None else ()
     mine = sorted(symbol for symbol in symbols if stem(symbol) is not None)
     return mine if len(mine) <= _MOST_SYMBOLS else []  # of a part of them nobody knows what the rest has

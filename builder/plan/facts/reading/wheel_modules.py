@@ -87,6 +87,8 @@ class ImportsProof:
     """The names that imports certainly lack."""
 
     lacks: tuple[Missing, ...] = ()
+    loaded: frozenset[str] = frozenset()
+    """Compiled modules that they certainly come to."""
     unread: tuple[Wheel, ...] = ()
     """Wheels that nobody has read, and those with a module on the way that nobody has read."""
 
@@ -136,10 +138,12 @@ def imports_of(
         def library(name: str) -> bool | None:
             return _has_library(name, shelf, suite, debs)
 
-        found = _proven(cell, shelf, whole=_has_no_others(cell, base), library=library)
+        loaded = set[str]()
+        found = _proven(cell, shelf, loaded, whole=_has_no_others(cell, base), library=library)
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         mended = (_mended(one, shelf, cell, cache, older) for one in found)
-        return ImportsProof(tuple(one for one in mended if one.older or one.ends or not one.doubt), unread)
+        lacks = tuple(one for one in mended if one.older or one.ends or not one.doubt)
+        return ImportsProof(lacks, frozenset(loaded), unread)
     finally:
         for one in shelf.values():
             one.keep()
@@ -158,7 +162,12 @@ def _shelf(
 
 
 def _proven(
-    cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool, library: Callable[[str], bool | None]
+    cell: Cell,
+    shelf: Mapping[str, "_Shelved"],
+    loaded: set[str],
+    *,
+    whole: bool,
+    library: Callable[[str], bool | None],
 ) -> tuple[Missing, ...]:
     unread = [name for name, one in shelf.items() if one.files is None]
     own, taken = WheelFiles(name=OWN, version="", modules={OWN_MODULE: OWN}), _own_imports(cell)
@@ -183,7 +192,7 @@ def _proven(
     beside = {name: (*shelf[name].commands(), *shelf[name].beside) for name in asked}
     if cell.imports:
         entered[OWN] = [OWN_MODULE]
-    found = (*_shared(shelf), *missing(every, entered, beside))
+    found = (*_shared(shelf), *missing(every, entered, beside, loaded))
     return tuple(one for one in found if not any(_may_mend(name, one, every, shelf) for name in unread))
 
 

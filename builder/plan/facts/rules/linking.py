@@ -58,11 +58,17 @@ def links(stack: Stack) -> Iterator[Finding]:
             yield warns(text, _read_of(wheel, "libcudart, by major", ", ".join(proof.runtimes[wheel.name])))
         if not broken and (doubtful := proof.doubtful(wheel.name)):
             yield from _doubtful(stack, wheel, proof, doubtful)
-    yield from _of_another_torch(wheels)
+    yield from _of_another_torch(stack, wheels)
     yield from _of_another_cuda(stack, wheels)
 
 
-def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
+def _is_loaded(stack: Stack, paths: Iterable[str]) -> bool:
+    """Whether the proof by imports certainly comes to one of these files."""
+    modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
+    return not stack.truth.loaded.isdisjoint(modules)
+
+
+def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
     """Extensions that ask for functions of PyTorch which its ``libc10`` has in other forms alone."""
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     defined = frozenset[str]().union(*torch.torch.values()) if torch is not None else frozenset[str]()
@@ -83,7 +89,8 @@ def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
         values = (_read_of(wheel, path, first), _read_of(torch, "its libc10", "has it with other arguments"))
         text = f"{said}, which has no {first}: {path} does not load"
         row = load().package_names.get(wheel.name)
-        if row is not None and not row.optional and lacking.keys() == asking.keys():
+        known = row is not None and not row.optional and lacking.keys() == asking.keys()
+        if known or _is_loaded(stack, lacking):
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
@@ -311,7 +318,8 @@ def _broken(
     row = load().package_names.get(wheel.name)
     if row is not None and row.optional:
         return warns(says, *values)
-    if proof.loads(wheel.name) is False:
+    certain = proof.loads(wheel.name) is False
+    if certain or _is_loaded(stack, (one.file for group in broken for one in group)):
         way = _missing_package(stack, lacked)
         return replace(impossible(says, *values), apt=(way,) if way else ())
     if first.opened.kind == "version" and proof.loads(wheel.name):

@@ -319,6 +319,7 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
         {*map(canonical, (*stack.cell.from_source, *compiled))},
         imports=[text.partition(":")[0] for text in stack.cell.imports],
         locked=stack.truth.locked,
+        loaded=stack.truth.loaded if stack.truth.locked else None,
     )
 
 
@@ -409,12 +410,14 @@ def _bad_pairs(
     *,
     imports: Collection[str] = (),
     locked: bool = False,
+    loaded: Collection[str] | None = None,
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
     ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
     is installed, also with an extra, and of the variables that are set; ``built`` are packages built from
-    sources, so that they need no wheel; ``imports`` are modules that code in the image imports.
+    sources, so that they need no wheel; ``imports`` are modules that code in the image imports, and
+    ``loaded`` compiled ones that an import of the lock's packages comes to.
     """
     other = {one.instead: name for name, one in load().without.items() if name in known}
     alike = {name: known[build] for name, build in other.items() if name not in known} | dict(known)
@@ -433,7 +436,8 @@ def _bad_pairs(
             of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
             values = (*met, *filter(None, late), of_row)
             ended = any(f"{one}.".startswith(f"{module}.") for one in imports for module in row.ends)
-            outcome = Outcome.IMPOSSIBLE if ended else Outcome(row.outcome)
+            apart = loaded is not None and row.loads is not None and row.loads not in loaded
+            outcome = Outcome.IMPOSSIBLE if ended else Outcome.WARNS if apart else Outcome(row.outcome)
             if ended or not row.ends or outcome is not Outcome.IMPOSSIBLE:
                 yield Finding(outcome, f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 

@@ -98,6 +98,9 @@ class BadRow(Row):
     ends: tuple[str, ...] = ()
     """Modules whose import ends: for a cell that imports one, or one below it, it is impossible; a row that
     is so itself is of such a cell alone."""
+    loads: str | None = None
+    """The compiled module whose import ends: a row that is impossible warns of a lock whose imports do not
+    certainly come to it."""
     says: str | None = None
     """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
 

@@ -425,6 +425,34 @@ def test_a_module_of_a_package_that_puts_modules_of_given_names_below_itself(
 
 
 @pytest.mark.parametrize(
+    ("more", "before", "is_lacking"),
+    [
+        ({}, "gone = 1\n", True),
+        ({"giver/other.py": "NAMES = ['gone']\n"}, "gone = 1\n", False),
+        ({"giver/other.py": "def handle_gone_name(): pass\n"}, "gone = 1\n", True),
+        ({}, "", False),
+    ],
+)
+def test_a_name_of_a_module_that_may_be_replaced_by_one_of_a_given_name(
+    cell, tmp_path, more, before, is_lacking
+) -> None:
+    """PyTorch 2.9 has no ``torch.onnx.dynamo_export``, and puts modules of devices' names below ``torch``."""
+    puts = (
+        "import sys\ndef add(name, module):\n    sys.modules[f'{__name__}.{name}'] = module\n"
+        "    setattr(module, name + '_', 1)\n"
+    )
+    taker = wheel("taker", "3.0", {"taker/__init__.py": "from giver.onnx import gone\n"})
+    files = {"giver/__init__.py": puts, "giver/onnx.py": "", **more}
+    old = wheel("giver", "1.0", {"giver/__init__.py": puts, "giver/onnx.py": before})
+    shelf = Shelf({**taker, **wheel("giver", "2.0", files), **old})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "1.0")
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    locked = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.older) for one in found] == [("giver.onnx.gone", "1.0")] * is_lacking
+
+
+@pytest.mark.parametrize(
     ("star", "is_lacking"),
     [(b"\0__test__\0other\0", True), (b"\0__test__\0gone\0", False), (b"other\0", False)],
 )
@@ -590,6 +618,37 @@ def test_lock_refuses_what_is_known_to_fail_once_it_knows_the_releases(make, tmp
     with pytest.raises(CellError, match=r"cannot work together \(known-bad: peft-transformers-5"):
         proven(shelf, cell, tmp_path)
     assert [note.partition(":")[0] for note in proven(shelf, cell, tmp_path, refuse=False)] == ["known-bad"]
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("import pyarrow\n", "impossible"),
+        ("def table():\n    import pyarrow\n", "warns"),
+        ("try:\n    import pyarrow\nexcept ImportError:\n    pass\n", "warns"),
+    ],
+)
+def test_what_ends_the_import_of_a_compiled_module_ends_that_of_packages_which_come_to_it(
+    make, tmp_path, text, outcome
+) -> None:
+    """Streamlit imports PyArrow when it draws a table."""
+    cell = make("app==1.0", python="3.12", base="rootfs:debian/bookworm", cuda="none")
+    arrow = {"pyarrow/__init__.py": "from pyarrow.lib import Table\n", "pyarrow/lib.abi3.so": b""}
+    every = {
+        **wheel("app", "1.0", {"app/__init__.py": text}),
+        **wheel("pyarrow", "26.0.1", arrow),
+        **wheel("numpy", "1.26.4", {"numpy/__init__.py": ""}),
+    }
+    shelf = Shelf(every)
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    locked = Pinned(cell=cell, base=base, wheels=shelf.wheels(), epoch=0)
+    readings = ReadingCache(cache=tmp_path)
+    proof = readings.read_imports(cell, locked.wheels, locked.base, shelf)  # type: ignore[arg-type]
+    truth = readings.with_proofs(readings.truth(cell, locked), locked.wheels, proof)
+    found = check(cell, truth, only=("known-bad",))
+    assert [(one.message.partition(":")[0], one.outcome.value) for one in found] == [
+        ("pyarrow-26-numpy-1", outcome)
+    ]
 
 
 def test_a_lock_with_a_wheel_that_nobody_could_read_says_so(cell, tmp_path) -> None:

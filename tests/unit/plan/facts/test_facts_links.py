@@ -341,6 +341,9 @@ def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
     found = check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
     assert Outcome.of(found).value == outcome
     assert says in "".join(one.message for one in found)
+    loaded = Truth(wheels=wheels, locked=True, links=links, loaded=frozenset({"audio._C"}))
+    known = "impossible" if outcome == "unknown" else outcome  # an import comes to it
+    assert Outcome.of(check(cell, loaded, only=("links",))).value == known
 
 
 def test_of_files_for_several_pytorches_one_is_opened(cell) -> None:
@@ -643,6 +646,29 @@ def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(t
         assert found is not None
         facts = found.files["big/core.abi3.so"]
         assert (facts.needed or None, bool(found.unread)) == (needed, needed is None)
+
+
+def test_names_of_an_extension_that_is_too_large_to_pass_by_are_read_of_one_for_pytorch(
+    tmp_path, monkeypatch
+) -> None:
+    """torch_xla's of 353 MB asks for PyTorch's functions, which its beginning names."""
+    monkeypatch.setattr(wheel_links_read, "_WHOLE", 200)
+    monkeypatch.setattr(wheel_links_read, "_BEGINNING", 100)
+    monkeypatch.setattr(wheel_links_read, "_LARGEST", 300 << 10)
+    monkeypatch.setattr(wheel_links_read, "_LONG_BEGINNING", 200 << 10)
+    folder = tmp_path / "made"
+    folder.mkdir()
+    fail = "_ZN3c106detail14torchCheckFailEPKcRKSs"
+    own = compiled(folder, "libc10.so", f"void {fail}(void) {{}}")
+    content = compiled(
+        folder, "_X.so", f"void {fail}(void); void f(void) {{ {fail}(); }}", own, noise=1 << 20
+    )
+    for name, asked in (("torch-x", {"_X.so": frozenset({fail})}), ("other", {})):
+        shelf = Shelf(wheel(name, "1.0", {"_X.so": content.read_bytes()}))
+        read_links(shelf.wheels(), shelf, cache=tmp_path / name)  # type: ignore[arg-type]
+        found = links_of(shelf.wheels()[0], tmp_path / name)
+        assert found is not None
+        assert (found.torch, found.unread) == (asked, {"_X.so"})
 
 
 def test_a_member_in_pieces_is_checked_as_a_whole(monkeypatch) -> None:
