@@ -12,6 +12,7 @@ environment can be told in wheels, or it can be said why it cannot have used a G
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -232,17 +233,24 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
     Raises UsageError without any.
     """
     text, found, take_file = read_text(path), Wishes(), files_beside(path)
-    packages = dict[str, CondaPackage]()
+    packages, copied = dict[str, CondaPackage](), dict[str, str]()
     for number, command in commands(text):
         install_line(command, f"{path}:{number}", found, take_file)
         add_conda_line(command, f"{path}:{number}", packages, found)
     add_conda_packages(packages, path, found)
     for number, instruction in _instructions(text):
+        if copy := re.fullmatch(r"(?i:COPY|ADD)\s+(?:--\S+\s+)*(\S+)\s+(/\S+)", instruction):
+            copied[copy[2].rstrip("/")] = copy[1]
         # what torch.utils.cpp_extension compiles for: https://pytorch.org/docs/stable/cpp_extension.html
         if listed := re.search(r"\bTORCH_CUDA_ARCH_LIST[= ](\"[^\"]*\"|'[^']*'|\S+)", instruction):
             found.compiling.append(("architectures", listed[1].strip("\"'"), f"{path}:{number}"))
         for version in re.findall(r"nvidia/label/cuda-(\d+\.\d+(?:\.\d+)?)", instruction):
             found.compiling.append(("nvcc", version, f"{path}:{number}"))
+    found.by_hand = [_before_copy(one, copied, path) for one in found.by_hand]
+    found.sources = [
+        (one, place, here or one.split("[")[0] != _before_copy(one, copied, path))
+        for one, place, here in found.sources
+    ]
     base, others = base_image(text), beside.wishes if beside is not None else []
     if base is not None:
         # a file that brings nothing is refused beside a framework, too
@@ -272,6 +280,18 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
             + (way[0] if way is not None else "`rtbuild resolve torch`"),
         )
     return found
+
+
+def _before_copy(text: str, copied: Mapping[str, str], path: Path) -> str:
+    """The folder of the project that a Dockerfile copies to a path of its image; the text for any other."""
+    for target, source in copied.items():
+        rest = text.removeprefix(target)
+        for context in (path.parent, path.parent.parent) if rest != text and rest[:1] in {"", "/"} else ():
+            folder = Path(os.path.normpath(context / source.lstrip("/") / rest.lstrip("/")))
+            with contextlib.suppress(ValueError):  # a name that no folder can have
+                if (folder / "setup.py").is_file() or (folder / "pyproject.toml").is_file():
+                    return str(folder) if folder.is_absolute() else f".{os.sep}{folder}"
+    return text
 
 
 # -- conda

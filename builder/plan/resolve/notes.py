@@ -185,6 +185,8 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
     known = {_known_to_nvcc(best.cell, card) for card in cards}
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
+    host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
     if asked.sources:
         told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
         more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
@@ -193,11 +195,20 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
         text = (
             f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
             f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{image}{arch}"
+            f"-base and -runtime images lack{host}{image}{arch}"
         )
         folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
         yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
+    if at_run:
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        yield (
+            f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
+            f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
+        )
     for kind, value, place in asked.compiling:
+        if kind == "run":
+            continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:
                 said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
@@ -208,6 +219,12 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
                 f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
                 f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
             )
+
+
+_GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
+"""The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
+https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).
+"""
 
 
 def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:

@@ -11,6 +11,7 @@ https://pixi.prefix.dev/latest/reference/pixi_manifest/
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from builder.plan.resolve.source_files import (
     from_readme,
     from_setup_cfg,
     from_setup_py,
+    note_sources,
 )
 from builder.sources.index import MACHINES, environment
 
@@ -117,22 +119,30 @@ def _from_folder(folder: Path) -> Wishes:
         for one in folder.iterdir()
         if one.is_file() and one.name not in there and _by_its_name(one.name) not in (None, from_readme)
     )
+    below = _requirements_below(folder)
+    if len(below) == 1 and not {*read} & {*_EITHER[0]}:
+        with contextlib.suppress(UsageError):  # it stands among those left aside
+            of_file = _reader(below[0])(below[0])
+            _leave_other_pins(of_file, found)
+            found.take_over(of_file)
+            read.append(str(below.pop().relative_to(folder)))
+    others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    readme, bare = None, not found.wishes
-    if not any(load().is_framework(wish.name) for wish in found.wishes):
-        readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
+    bare = not found.wishes
+    readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
         with contextlib.suppress(UsageError):  # what has no requirements is told below
             of_readme = from_readme(readme)
-            if not bare:  # the framework alone, which many leave out of their requirements
-                of_readme.wishes = [wish for wish in of_readme.wishes if _is_of_a_framework(wish.name)]
-                of_readme.notes = []
+            if not bare:
+                _of_readme_alone(of_readme, found)
             if of_readme.wishes:
                 found.take_over(of_readme)
                 read.append(readme.name)
     if bare:
         add_imported(folder, found)
+    _from_its_own_folders(folder, found)
+    note_sources(folder, found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:
@@ -145,6 +155,51 @@ def _from_folder(folder: Path) -> Wishes:
     left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
     found.notes.insert(0, f"{folder}: read as one project: {', '.join(read)}{left}")
     return found
+
+
+def _requirements_below(folder: Path) -> list[Path]:
+    """The first requirements file or environment of each subfolder."""
+    found = list[Path]()
+    with contextlib.suppress(OSError):  # a folder that nobody may read
+        below = [one for one in sorted(folder.iterdir())[:200] if one.is_dir() and not one.is_symlink()]
+        for one in below:
+            if not re.match(r"\.|(?:docs?|tests?|docker|requirements|node_modules)$", one.name):
+                found += itertools.islice((one / n for n in _EITHER[0] if (one / n).is_file()), 1)
+    return found
+
+
+def _of_readme_alone(of_readme: Wishes, found: Wishes) -> None:
+    """Leave of a README what many leave out of their requirements: the framework, if they name none, and
+    what is built after it, as flash-attn.
+    """
+    names, late = {wish.name for wish in found.wishes}, {row.name for row in load().builds if row.against}
+    framed = any(load().is_framework(name) for name in names)
+    of_readme.wishes = [
+        wish
+        for wish in of_readme.wishes
+        if (not framed and _is_of_a_framework(wish.name)) or (wish.name in late and wish.name not in names)
+    ]
+    if framed:
+        of_readme.index, of_readme.places, of_readme.python = [], {}, None
+    of_readme.notes, of_readme.sources, of_readme.by_hand = [], [], []
+
+
+def _from_its_own_folders(folder: Path, found: Wishes) -> None:
+    """Take what a project's own folders are the source of out of the requirements: an index has another
+    package of that name, or none.
+    """
+    own = dict[str, Path]()
+    for path in (*folder.glob("*/setup.py"), *folder.glob("*/*/setup.py")):
+        with contextlib.suppress(UsageError):  # no text
+            said = re.search(r"(?m)^\s*(?:name|NAME)\s*=\s*['\"]([\w.-]+)['\"]", read_text(path))
+            if said is not None and not load().is_framework(canonical(said[1])):
+                own.setdefault(canonical(said[1]), path.parent)
+    for wish in [one for one in found.wishes if one.name in own]:
+        found.wishes.remove(wish)
+        found.add_source(str(own[wish.name].relative_to(folder)), str(folder / "setup.py"))
+        found.note(
+            wish.place, str(wish), f"it is the project's own folder {own[wish.name]}, installed by hand"
+        )
 
 
 def _leave_other_pins(of_file: Wishes, before: Wishes) -> None:

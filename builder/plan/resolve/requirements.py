@@ -171,6 +171,10 @@ class Wishes:
     sources: list[tuple[str, str, bool]] = field(default_factory=list)
     """Folders and repositories that are installed from source: the text, its place, and whether it is here.
     Such as compile nothing, by their setup.py, are none of these."""
+    by_hand: list[str] = field(default_factory=list)
+    """What pip installs from a folder or a repository after the others, as words of its command line."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """Pages of wheels, pip's ``--find-links``, each with its place."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures`` or ``nvcc``, the value, its place."""
 
@@ -234,6 +238,10 @@ class Wishes:
         file = Path(re.split(r":\d+$|, ", place)[0])
         folder = file.parent / text.rpartition("file:")[2].partition("#")[0].partition("[")[0]
         away = "+" in text.partition("/")[0] or not _is_folder(folder)
+        here = os.path.normpath(folder)
+        typed = text.strip() if away else here if folder.is_absolute() else f".{os.sep}{here}"
+        if CONTROL.search(text) is None and typed not in self.by_hand:
+            self.by_hand.append(redact(typed))
         if not away and _is_file(folder / "setup.py"):
             with contextlib.suppress(UsageError):
                 if re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is None:
@@ -274,6 +282,8 @@ class Wishes:
         self.notes += other.notes
         self.imports += other.imports
         self.sources += other.sources
+        self.by_hand += [text for text in other.by_hand if text not in self.by_hand]
+        self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
@@ -584,11 +594,11 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
         if pytorch[1] is not None:
             found.add_index(pytorch[0].rstrip("/"), place)
     elif option in ("-f", "--find-links"):
-        found.note(
-            place,
-            f"{option} {value}",
-            "a page of wheels, and no package index: what is there alone is not found",
-        )
+        why = "a page of wheels, and no package index: what is there alone is not found here; "
+        if re.match(r"https?://", value) and CONTROL.search(value) is None and redact(value) == value:
+            found.pages.setdefault(value, place)
+            why += "the line for pip has it, if it is of the same CUDA"
+        found.note(place, f"{option} {value}", why.removesuffix("; "))
     else:
         found.note(place, f"{option} {value}", "an option of pip, left out")
 

@@ -10,6 +10,7 @@ import configparser
 import contextlib
 import itertools
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -499,10 +500,45 @@ def add_imported(folder: Path, found: Wishes) -> None:
         found.add(companion, str(folder))
 
 
-_MOST_SOURCES, _MOST_FOLDERS = 300, 200
+def note_sources(folder: Path, found: Wishes) -> None:
+    """Note the modules that a folder's sources import and no requirement is named like, and those that
+    compile CUDA code as they run: https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
+    for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+        own |= {path.stem, path.parent.name}
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            if re.search(r"\bcpp_extension\.load(?:_inline)?\(", text) and path.suffix == ".py":
+                found.compiling.append(("run", "torch.utils.cpp_extension.load", str(path)))
+            at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
+            for module in at_start.findall(text):
+                places.setdefault(module, path)
+    asked = {re.sub(r"\W", "", wish.name) for wish in found.wishes}
+    for module in {*places} & load().mistaken_names.keys():
+        row = load().mistaken_names[module]
+        if any(canonical(wish.name).startswith(row.instead) for wish in found.wishes):
+            own.add(module)
+    absent = [
+        module
+        for module in sorted({*places} - own - sys.stdlib_module_names - {"setuptools"}, key=str.lower)
+        if not any(plain in name or name in plain for name in asked for plain in [_plain(module)])
+    ]
+    if absent:
+        told = ", ".join(f"{module} ({places[module]})" for module in absent[:_MOST_TOLD])
+        more = f" and {len(absent) - _MOST_TOLD} more" if len(absent) > _MOST_TOLD else ""
+        why = "imported, and in no list by that name: name beside what no other package brings"
+        found.notes.append(f"{told}{more}: {why}")
 
 
-def _sources_below(folder: Path) -> Iterator[Path]:
+def _plain(module: str) -> str:
+    return module.lower().replace("_", "")
+
+
+_MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
+
+
+def _sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:
     """Python files of a project, those of its own folder first; none of an environment, nor of its tests."""
     folders = [folder]
     for one in folders:  # it grows
@@ -511,7 +547,7 @@ def _sources_below(folder: Path) -> Iterator[Path]:
         except PermissionError:
             continue
         for path in there:
-            if path.suffix == ".py" and path.is_file():
+            if path.suffix in kinds and path.is_file():
                 yield path
             elif (
                 len(folders) < _MOST_FOLDERS

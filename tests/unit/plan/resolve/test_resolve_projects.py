@@ -520,3 +520,62 @@ def test_the_framework_that_requirements_leave_out_is_taken_of_the_readme(tmp_pa
     assert [str(wish) for wish in found.wishes] == ["tqdm", "torch==1.12.1+cu113", "torchvision==0.13.1"]
     assert "3.9" in str(found.python)
     assert found.notes[0].endswith("read as one project: requirements.txt, README.md")
+
+
+def test_a_folder_of_the_project_is_installed_from_there_and_not_asked_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        SETUP.format(before="", asked='["torch==1.12.1", "se3-layers"]', more="")
+    )
+    (tmp_path / "env" / "SE3").mkdir(parents=True)
+    (tmp_path / "env" / "SE3" / "setup.py").write_text(
+        "from setuptools import setup\nsetup(\n name='se3_layers')\n"
+    )
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "Dockerfile").write_text(
+        "FROM ubuntu:22.04\nCOPY . /app/here\nRUN pip install dgl==1.0.2+cu116 "
+        "-f https://data.dgl.ai/wheels/cu116/repo.html /app/here/env/SE3 /app/elsewhere\n"
+    )
+    found = from_file(tmp_path)
+    assert [wish.name for wish in found.wishes] == ["torch", "dgl"]
+    assert found.by_hand == [f"{tmp_path}/env/SE3", "/app/elsewhere"]
+    assert found.pages == {"https://data.dgl.ai/wheels/cu116/repo.html": f"{tmp_path}/docker/Dockerfile:3"}
+    assert "se3-layers: it is the project's own folder" in "".join(found.notes)
+
+
+def test_requirements_in_the_one_subfolder_that_has_some_are_read_and_of_several_none(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(SETUP.format(before="", asked='["flax"]', more=""))
+    for name, text in (("mine", "jax[cuda12]\n"), ("docs", "torch\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text(text)
+    found = from_file(tmp_path)
+    assert {wish.name for wish in found.wishes} == {"flax", "jax"}
+    assert found.notes[0] == f"{tmp_path}: read as one project: setup.py, mine/requirements.txt"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "environment.yml").write_text("dependencies: [pytorch]\n")
+    found = from_file(tmp_path)
+    assert {wish.name for wish in found.wishes} == {"flax"}
+    assert "left aside: mine/requirements.txt, other/environment.yml" in found.notes[0]
+
+
+def test_what_is_built_after_the_framework_is_taken_of_a_readme(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\n")
+    (tmp_path / "README.md").write_text(
+        "```\npip install torch==2.5.0 black\npip install flash-attn==2.7.3\n```\n"
+    )
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.6.0", "flash-attn==2.7.3"]
+
+
+def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\nopencv-python\nscikit-learn\nPyYAML\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "net.py").write_text("import os, torch\n")
+    (tmp_path / "run.py").write_text(
+        "import cv2\nimport yaml\nimport sklearn\nimport gym\nimport mine.net\n"
+        "from torch.utils import cpp_extension\ncpp_extension.load(name='a', sources=['a.cu'])\n"
+    )
+    (tmp_path / "a.ipynb").write_text('{"cells": [{"source": ["import matplotlib.pyplot as plt\\n"]}]}')
+    found = from_file(tmp_path)
+    told = f"gym ({tmp_path}/run.py), matplotlib ({tmp_path}/a.ipynb): imported, and in no list by that name"
+    assert any(note.startswith(told) for note in found.notes)
+    assert found.compiling == [("run", "torch.utils.cpp_extension.load", f"{tmp_path}/run.py")]
