@@ -52,8 +52,9 @@ def resolve(
         "REQUIREMENT: Frameworks, and packages beside them: torch, 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
-        "--requirement, -r FILE: A project's folder, or any file of it: requirements.txt, pyproject.toml, "
-        "setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; may be repeated."
+        "--requirement, -r FILE: A project's folder, 'FOLDER[EXTRA]', or any file of it: requirements.txt, "
+        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; "
+        "may be repeated."
     ),
     pyproject: Path | None = opt.of(
         "--pyproject FILE: The dependencies of a pyproject.toml, whatever its name."
@@ -234,7 +235,12 @@ def _say_pip(found: ProposedMatrix) -> None:
     compat = by_compat(first.findings) is not None
     if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True, pages=pages)) is not None:
         say(f"  by pip, {where}: {by_pip}")
-        terminal.say(f"    where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
+        cuda = cuda_of(cell)
+        has = ""
+        if cuda is not None and key(cuda) < (12,):
+            has = f"; `conda install cudatoolkit={short(cuda, 2)} cudnn` brings both into an environment"
+        text = f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here{has}"
+        terminal.say(f"    {text}")
     if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
         say(f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}")
         if first.sources:
@@ -264,7 +270,7 @@ def _say_by_hand(found: ProposedMatrix, pages: Sequence[str]) -> None:
     if by_hand := [*left, *found.asked.by_hand]:
         tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
         lines = [pip_install(tools, ())] if tools else []
-        lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages))
+        lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         say(f"  then, by hand: {' && '.join(lines)}")
         if left and cuda_of(cell) is not None:
             terminal.say(f"    {', '.join(left)}: compiled by nvcc of CUDA {short(cuda_of(cell) or '', 2)}")

@@ -44,6 +44,7 @@ from builder.plan.resolve.requirements import (
     from_requirements,
     quoted,
     read_text,
+    take_extras,
 )
 from builder.plan.resolve.source_files import (
     add_imported,
@@ -57,11 +58,18 @@ from builder.sources.index import MACHINES, environment
 
 
 def from_file(path: Path) -> Wishes:
-    """The requirements of a file, by its name, else by its content; of a folder those of its project.
+    """The requirements of a file, by its name, else by its content; of a folder those of its project. Extras
+    of the project stand behind either, ``FOLDER[training]``.
 
     Raises UsageError, with file and line, and CellError as :func:`from_conda` does.
     """
+    asked = re.fullmatch(r"(.+)\[([\w.,\s-]+)\]", str(path))
     with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if asked is not None and not path.exists():
+            path = Path(asked[1])
+            found = _from_folder(path) if path.is_dir() else _reader(path)(path)
+            take_extras(filter(None, re.split(r"[,\s]+", asked[2])), path, found)
+            return found
         if path.is_dir():
             return _from_folder(path)
     return _reader(path)(path)
@@ -100,19 +108,8 @@ def _from_folder(folder: Path) -> Wishes:
     """The requirements of a folder's files, as of one project; notes name what is read, and what is not."""
     there = [name for name in _OF_A_PROJECT if (folder / name).is_file()]
     again = {name for group in _EITHER for name in [one for one in group if one in there][1:]}
-    found, empty = Wishes(), list[str]()
-    for name in there:
-        if name in again:
-            continue
-        try:
-            path = folder / name
-            is_image = name.endswith("Dockerfile")
-            of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
-            _leave_other_pins(of_file, found)
-            found.take_over(of_file)
-        except UsageError as problem:
-            again.add(name)
-            empty.append(problem.message)
+    found = Wishes()
+    empty = _take_each(folder, there, again, found)
     read = [name for name in there if name not in again]
     others = sorted(
         one.name
@@ -155,6 +152,38 @@ def _from_folder(folder: Path) -> Wishes:
     left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
     found.notes.insert(0, f"{folder}: read as one project: {', '.join(read)}{left}")
     return found
+
+
+def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -> list[str]:
+    """Take over a project's files but those of ``again``, which gets what has nothing; return why it has."""
+    empty = list[str]()
+    cpu = [name for name in there if name not in again and _is_for_cpu(folder / name)]
+    for name in sorted(there, key=cpu.__contains__):
+        if name in again:
+            continue
+        path = folder / name
+        if name in cpu and any(load().is_framework(wish.name) for wish in found.wishes):
+            again.add(name)
+            empty.append(f"{path} is the way to PyTorch's build for the CPU: left aside beside the others")
+            continue
+        try:
+            is_image = name.endswith("Dockerfile")
+            of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
+            _leave_other_pins(of_file, found)
+            found.take_over(of_file)
+        except UsageError as problem:
+            again.add(name)
+            empty.append(problem.message)
+    return empty
+
+
+def _is_for_cpu(path: Path) -> bool:
+    """Whether an environment of conda's or pixi's asks for PyTorch's build for the CPU."""
+    if path.suffix not in {".yml", ".yaml"} and path.name != "pixi.toml":
+        return False
+    with contextlib.suppress(UsageError):  # no text, which its reader says
+        return re.search(r"(?m)^[\s-]*[\"']?(?:pytorch-cpu|cpuonly)\b", read_text(path)) is not None
+    return False
 
 
 def _requirements_below(folder: Path) -> list[Path]:
@@ -262,7 +291,7 @@ def from_pyproject(path: Path) -> Wishes:
     for source in (*_tables(poetry.get("source")), *_tables(_table(tool, "pdm", path).get("source"))):
         _source(source, path, found)
     extras = _table(project, "optional-dependencies", path)
-    add_extras(extras, path, found)
+    add_extras(extras, path, found, str(project.get("name", "")))
     if not found.wishes and "dependencies" in _texts(project.get("dynamic")):
         raise UsageError(
             f"{path} leaves its dependencies to its build",

@@ -173,6 +173,8 @@ class Wishes:
     Such as compile nothing, by their setup.py, are none of these."""
     by_hand: list[str] = field(default_factory=list)
     """What pip installs from a folder or a repository after the others, as words of its command line."""
+    extras: dict[str, tuple[list[str], str, str]] = field(default_factory=dict)
+    """Extras of a project that are not taken over: their requirements, place, and the project's name."""
     pages: dict[str, str] = field(default_factory=dict)
     """Pages of wheels, pip's ``--find-links``, each with its place."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
@@ -240,7 +242,8 @@ class Wishes:
         away = "+" in text.partition("/")[0] or not _is_folder(folder)
         here = os.path.normpath(folder)
         typed = text.strip() if away else here if folder.is_absolute() else f".{os.sep}{here}"
-        if CONTROL.search(text) is None and typed not in self.by_hand:
+        known = {one.rpartition("@ ")[2] for one in self.by_hand}
+        if CONTROL.search(text) is None and typed.rpartition("@ ")[2] not in known:
             self.by_hand.append(redact(typed))
         if not away and _is_file(folder / "setup.py"):
             with contextlib.suppress(UsageError):
@@ -282,7 +285,9 @@ class Wishes:
         self.notes += other.notes
         self.imports += other.imports
         self.sources += other.sources
-        self.by_hand += [text for text in other.by_hand if text not in self.by_hand]
+        known = {one.rpartition("@ ")[2] for one in self.by_hand}
+        self.by_hand += [text for text in other.by_hand if text.rpartition("@ ")[2] not in known]
+        self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
         self.bounds += other.bounds
@@ -310,6 +315,11 @@ class Wishes:
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
         told = ", ".join(map(str, unused[:6]))
         notes = [f"constraints on what nothing here names, not taken over: {told}{others}"] if unused else []
+        if self.extras:
+            others = f" and {len(self.extras) - 12} more" if len(self.extras) > 12 else ""
+            told = ", ".join(map(quoted, list(self.extras)[:12]))
+            way = "-r 'FOLDER[EXTRA]' takes one, as pip does"
+            notes.append(f"extras of the project that are not taken over: {told}{others}; {way}")
         clashes, python = self._clashes(), self.python
         if len(self.wheels_for) == 1:
             ((only, wheels),) = self.wheels_for.items()
@@ -683,9 +693,9 @@ def _beside(path: Path) -> str | None:
     return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None
 
 
-def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
-    """The frameworks that a project's extras alone name, if all extras that name one ask for the same of it;
-    notes for the rest. An extra of the CPU's build and one of CUDA's differ in their index alone.
+def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes, project: str | None = None) -> None:
+    """Offer a project's extras, and take the frameworks that they alone name, if all that name one ask for
+    the same of it. An extra of the CPU's build and one of CUDA's differ in their index alone.
     """
     asked: dict[str, dict[str, list[str]]] = {}
     for group, texts in extras.items():
@@ -699,11 +709,29 @@ def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
             found.add(text, f"{path}, the extras {', '.join(map(quoted, groups))}")
     names = {wish.name for wish in found.wishes}
     for group, listed in extras.items():
-        own_names = [requirement(str(one)) for one in listed] if isinstance(listed, list) else [None]
+        texts_ = [str(one) for one in listed if str(one).strip()] if isinstance(listed, list) else []
+        own_names = [requirement(text) for text in texts_] if isinstance(listed, list) else [None]
         if all(one is not None and canonical(one.name) in names for one in own_names):
             continue  # alternatives of what is asked for anyway: builds for the CPU, and for CUDA
-        but = [text for texts in taken.values() for text, groups in texts.items() if group in groups]
-        rest = f" but for {', '.join(but)}" if but else ""
-        found.notes.append(
-            f"{path}: the extra '{quoted(group)}' is not taken over{rest}; name its packages beside"
-        )
+        found.extras[canonical(str(group))] = texts_, f"{path}, the extra {quoted(str(group))}", project or ""
+
+
+def take_extras(asked: Iterable[str], path: Path, found: Wishes) -> None:
+    """Take over extras of the project that was read, ``FOLDER[training]`` as pip has it, with those that they
+    name. Raises UsageError for one that it has not.
+    """
+    queue, left = [canonical(one) for one in asked], dict(found.extras)
+    for name in queue:  # it grows
+        if name not in left:
+            known = (
+                ", ".join(sorted(left)) or "none that are read, or all their packages are asked for anyway"
+            )
+            raise UsageError(f"{path} has no extra '{quoted(name)}'", hint=f"its extras: {known}")
+        texts, place, project = left[name]
+        found.extras.pop(name, None)
+        for text in texts:
+            parsed = requirement(text)
+            if parsed is not None and project and canonical(parsed.name) == canonical(project):
+                queue += [one for one in map(canonical, sorted(parsed.extras)) if one not in queue]
+            else:
+                found.add(text, place)

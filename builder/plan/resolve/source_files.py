@@ -56,7 +56,8 @@ def from_setup_cfg(path: Path) -> Wishes:
             found.add(re.sub(r"\s#.*", "", line).strip(), f"{path}, options.install_requires")
     found.python = settings.get("options", "python_requires", fallback="").strip() or None
     extras = settings["options.extras_require"] if settings.has_section("options.extras_require") else {}
-    add_extras({name: value.split("\n") for name, value in extras.items()}, path, found)
+    project = settings.get("metadata", "name", fallback=None)
+    add_extras({name: value.split("\n") for name, value in extras.items()}, path, found, project)
     if not found.wishes and found.python is None:
         raise UsageError(
             f"{path} names no dependencies", hint="they stand under [options], as install_requires"
@@ -256,7 +257,8 @@ class _Program:
                 for k, v in extras.items()
                 if isinstance(v, list)
             }
-            add_extras(listed, self.path, self.found)
+            name = keywords.get("name")
+            add_extras(listed, self.path, self.found, name if isinstance(name, str) else None)
         elif extras is not None:
             self.found.note(place, "extras_require", "computed by the program, which is not run")
         for name in ("tests_require", "setup_requires"):
@@ -514,7 +516,8 @@ def note_sources(folder: Path, found: Wishes) -> None:
             at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
             for module in at_start.findall(text):
                 places.setdefault(module, path)
-    asked = {re.sub(r"\W", "", wish.name) for wish in found.wishes}
+    named = (name for wish in found.wishes for name in (wish.name, *wish.parsed.extras))
+    asked = {re.sub(r"[\W_]", "", name) for name in named}  # transformers[torch] brings torch
     for module in {*places} & load().mistaken_names.keys():
         row = load().mistaken_names[module]
         if any(canonical(wish.name).startswith(row.instead) for wish in found.wishes):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.resolve.project_files import from_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
 SETUP = """\
@@ -151,7 +148,6 @@ def test_what_only_a_run_of_setup_py_would_tell_is_said(tmp_path: Path) -> None:
         "python_requires: computed by the program",
         "tensorflow-gpu >= 1.12.0 (if gpu): taken, as if the test held",
         "tensorflow >= 1.12.0 (if not (gpu)): left out: tensorflow-gpu stands for it",
-        "the extra 'all' is not taken over",
         "setup_requires (pytest-runner): not taken over",
     ):
         assert words in said
@@ -579,3 +575,28 @@ def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_not
     told = f"gym ({tmp_path}/run.py), matplotlib ({tmp_path}/a.ipynb): imported, and in no list by that name"
     assert any(note.startswith(told) for note in found.notes)
     assert found.compiling == [("run", "torch.utils.cpp_extension.load", f"{tmp_path}/run.py")]
+
+
+def test_an_extra_is_taken_as_pip_takes_it_and_with_it_those_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "Robots"\ndependencies = ["torch"]\n[project.optional-dependencies]\n'
+        'data = ["datasets<5"]\ntraining = ["robots[data]", "wandb", "ray[data]"]\nother = ["rich"]\n'
+    )
+    for text in (f"{tmp_path}[training]", f"{tmp_path}/pyproject.toml[training]"):
+        found = from_file(Path(text)).merged()
+        assert [str(wish) for wish in found.wishes] == ["torch", "wandb", "ray[data]", "datasets<5"]
+        assert "extras of the project that are not taken over: other; " in found.notes[-1]
+    with pytest.raises(UsageError, match="has no extra 'trainig'") as refused:
+        from_file(Path(f"{tmp_path}[trainig]"))
+    assert refused.value.hint == "its extras: data, other, training"
+
+
+def test_an_environment_for_the_cpu_is_left_aside_beside_other_files(tmp_path: Path) -> None:
+    (tmp_path / "pixi.toml").write_text('[dependencies]\npython = "3.10.*"\npytorch-cpu = ">=2.6,<3"\n')
+    assert [str(wish) for wish in from_file(tmp_path).wishes] == ["torch<3,>=2.6"]
+    (tmp_path / "requirements.txt").write_text("torch>=2.2.2\n")
+    found = from_file(tmp_path)
+    assert ([str(wish) for wish in found.wishes], found.python) == (["torch>=2.2.2"], None)
+    assert found.notes[0].endswith(
+        "read as one project: requirements.txt; left aside: pixi.toml (`-r FILE` reads one)"
+    )
