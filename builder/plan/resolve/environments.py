@@ -317,6 +317,8 @@ _NOT_PYTHON = re.compile(
     r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
+_NAMES_CUDA = re.compile(r"(.+?)-cuda-?(\d+)-(\d+)")
+"""Names of conda packages that tell their CUDA: dgl-cuda11.1."""
 _IN_WHEELS = {
     "matplotlib-base": "matplotlib",
     "msgpack-python": "msgpack",
@@ -512,9 +514,15 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
         wheel, notes = _wheel(pytorch, by_name, python)
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
+    of_cuda = {one: named for one in packages if (named := _NAMES_CUDA.fullmatch(one.name)) is not None}
+    notes += (
+        f"{one}: {named[1]} built for CUDA {named[2]}.{named[3]}, by conda's own name: not taken over; its "
+        f"maker's page has wheels with CUDA, and {named[1]} of an index may be for the CPU"
+        for one, named in of_cuda.items()
+    )
     for package in packages:
         framework = load().is_framework(package.name)
-        if package.name in _PYTORCH or package.name == "python":
+        if package.name in _PYTORCH or package.name == "python" or package in of_cuda:
             continue
         if framework and package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
             raise CellError(

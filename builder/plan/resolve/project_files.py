@@ -26,7 +26,7 @@ from packaging.version import Version
 
 from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, apart, canonical, holds, pinned, requirement
+from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
     CondaPackage,
@@ -120,7 +120,6 @@ def _from_folder(folder: Path) -> Wishes:
     if len(below) == 1 and not {*read} & {*_EITHER[0]}:
         with contextlib.suppress(UsageError):  # it stands among those left aside
             of_file = _reader(below[0])(below[0])
-            _leave_other_pins(of_file, found)
             found.take_over(of_file)
             read.append(str(below.pop().relative_to(folder)))
     others += [str(one.relative_to(folder)) for one in below]
@@ -169,7 +168,6 @@ def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -
         try:
             is_image = name.endswith("Dockerfile")
             of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
-            _leave_other_pins(of_file, found)
             found.take_over(of_file)
         except UsageError as problem:
             again.add(name)
@@ -229,18 +227,6 @@ def _from_its_own_folders(folder: Path, found: Wishes) -> None:
         found.note(
             wish.place, str(wish), f"it is the project's own folder {own[wish.name]}, installed by hand"
         )
-
-
-def _leave_other_pins(of_file: Wishes, before: Wishes) -> None:
-    """Leave out what a file pins to another release than one that was read before it: no release is both."""
-    pins = {wish.name: wish for wish in before.wishes if pinned(wish.parsed) and wish.parsed.marker is None}
-    for wish in list(of_file.wishes):
-        first = pins.get(wish.name)
-        if first is None or not pinned(wish.parsed):
-            continue
-        if apart(wish.parsed.specifier, first.parsed.specifier):
-            of_file.wishes.remove(wish)
-            of_file.note(wish.place, str(wish), f"left out: {first.place} has {first}")
 
 
 def _is_of_a_framework(name: str) -> bool:

@@ -33,6 +33,7 @@ from builder.core.versions import (
     canonical,
     contains,
     holds,
+    pinned,
     requirement,
 )
 from builder.plan.facts.tables import load
@@ -300,6 +301,7 @@ class Wishes:
     def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
         found: dict[tuple[str, str], NamedRequirement] = {}
+        self._leave_other_pins()
         names = {wish.name for wish in self.wishes}
         for wish in (*self.wishes, *self._bounded(names)):
             key = (wish.name, str(wish.parsed.marker or ""))
@@ -335,6 +337,15 @@ class Wishes:
             bounds=[],
             python=python,
         )
+
+    def _leave_other_pins(self) -> None:
+        """Leave out what files pin to another release than one that was read before: no release is both."""
+        pins: dict[tuple[str, str], NamedRequirement] = {}
+        for wish in [one for one in self.wishes if one.place != TYPED and pinned(one.parsed)]:
+            first = pins.setdefault((wish.name, str(wish.parsed.marker or "")), wish)
+            if first is not wish and apart(wish.parsed.specifier, first.parsed.specifier):
+                self.wishes = [one for one in self.wishes if one is not wish]
+                self.note(wish.place, str(wish), f"left out: {first.place} has {first}")
 
     def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
         """The constraints on what is asked for, under each marker that it is asked for by."""

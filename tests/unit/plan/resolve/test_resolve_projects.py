@@ -380,13 +380,8 @@ def test_what_two_files_of_a_folder_pin_otherwise_is_that_of_the_first(tmp_path:
         "FROM python:3.9\n"
         "RUN pip install torch==1.9.1+cu111 scipy==1.8 git+https://host.example/x#egg=x tqdm # 'x\n"
     )
-    found = from_file(tmp_path)
-    assert [str(wish) for wish in found.wishes] == [
-        "torch==1.9.1",
-        "scipy==1.7",
-        "torch==1.9.1+cu111",
-        "tqdm",
-    ]
+    found = from_file(tmp_path).merged()
+    assert [str(wish) for wish in found.wishes] == ["torch==1.9.1,==1.9.1+cu111", "scipy==1.7", "tqdm"]
     assert any("scipy==1.8: left out" in note and "has scipy==1.7" in note for note in found.notes)
 
 
@@ -600,3 +595,15 @@ def test_an_environment_for_the_cpu_is_left_aside_beside_other_files(tmp_path: P
     assert found.notes[0].endswith(
         "read as one project: requirements.txt; left aside: pixi.toml (`-r FILE` reads one)"
     )
+
+
+def test_what_one_file_pins_twice_is_that_of_its_first_line_and_clashes_with_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "torch\nimageio-ffmpeg==0.4.3\nimageio-ffmpeg==0.4.4\nscipy==1.7 ; python_version<'3.9'\nscipy==1.8\n"
+    )
+    found = from_file(path).merged()
+    assert [str(wish) for wish in found.wishes if wish.name != "scipy"] == ["torch", "imageio-ffmpeg==0.4.3"]
+    assert len(found.wishes) == 4
+    assert not found.clashes
+    assert found.notes == [f"{path}:3: imageio-ffmpeg==0.4.4: left out: {path}:2 has imageio-ffmpeg==0.4.3"]
