@@ -33,6 +33,7 @@ from builder.plan.resolve.requirements import (
     add_line,
     files_beside,
     install_line,
+    may_compile,
     nothing,
     read_text,
 )
@@ -247,9 +248,11 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
         for version in re.findall(r"nvidia/label/cuda-(\d+\.\d+(?:\.\d+)?)", instruction):
             found.compiling.append(("nvcc", version, f"{path}:{number}"))
     found.by_hand = [_before_copy(one, copied, path) for one in found.by_hand]
+    own = {one: folder for one, _, _ in found.sources if (folder := _before_copy(one, copied, path)) != one}
     found.sources = [
-        (one, place, here or one.split("[")[0] != _before_copy(one, copied, path))
+        (one, place, here or one in own)
         for one, place, here in found.sources
+        if one not in own or may_compile(Path(own[one]))
     ]
     base, others = base_image(text), beside.wishes if beside is not None else []
     if base is not None:

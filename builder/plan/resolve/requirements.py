@@ -246,11 +246,8 @@ class Wishes:
         known = {one.rpartition("@ ")[2] for one in self.by_hand}
         if CONTROL.search(text) is None and typed.rpartition("@ ")[2] not in known:
             self.by_hand.append(redact(typed))
-        if not away and _is_file(folder / "setup.py"):
-            with contextlib.suppress(UsageError):
-                if re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is None:
-                    return
-        self.sources.append((quoted(text), place, not away))
+        if away or may_compile(folder):
+            self.sources.append((quoted(text), place, not away))
 
     def note(self, place: str, text: str, why: str) -> None:
         """Say what became of a text that is no requirement; without logins, for it may be an address."""
@@ -438,6 +435,17 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         before = text
         found.add(text, TYPED)
     return found
+
+
+def may_compile(folder: Path) -> bool:
+    """Whether a project's folder may have CUDA code that its installation compiles: setuptools does that by
+    setup.py alone, scikit-build by CMake.
+    """
+    if not _is_file(folder / "setup.py"):
+        return _is_file(folder / "CMakeLists.txt") or not _is_file(folder / "pyproject.toml")
+    with contextlib.suppress(UsageError):
+        return re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is not None
+    return True
 
 
 def _is_folder(path: Path) -> bool:

@@ -529,6 +529,7 @@ def test_a_folder_of_the_project_is_installed_from_there_and_not_asked_of_an_ind
     found = from_file(tmp_path)
     assert [wish.name for wish in found.wishes] == ["torch", "dgl"]
     assert found.by_hand == [f"{tmp_path}/env/SE3", "/app/elsewhere"]
+    assert [text for text, _, _ in found.sources] == ["/app/elsewhere"]
     assert found.pages == {"https://data.dgl.ai/wheels/cu116/repo.html": f"{tmp_path}/docker/Dockerfile:3"}
     assert "se3-layers: it is the project's own folder" in "".join(found.notes)
 
@@ -607,3 +608,16 @@ def test_what_one_file_pins_twice_is_that_of_its_first_line_and_clashes_with_not
     assert len(found.wishes) == 4
     assert not found.clashes
     assert found.notes == [f"{path}:3: imageio-ffmpeg==0.4.4: left out: {path}:2 has imageio-ffmpeg==0.4.3"]
+
+
+@pytest.mark.parametrize(("beside", "compiles"), [("readme.md", False), ("CMakeLists.txt", True)])
+def test_a_folder_without_setup_py_or_cmake_compiles_nothing(
+    tmp_path: Path, beside: str, compiles: bool
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").write_text("[project]\nname = 'mine'\n")
+    (tmp_path / "mine" / beside).write_text("")
+    (tmp_path / "requirements.txt").write_text("torch\n-e ./mine\n")
+    found = from_file(tmp_path / "requirements.txt")
+    assert found.by_hand == [f"{tmp_path}/mine"]
+    assert bool(found.sources) is compiles
