@@ -28,6 +28,7 @@ from builder.plan.resolve.notes import (
     of_retired,
     of_sources,
     releases_of,
+    with_code_read,
 )
 from builder.plan.resolve.refusals import (
     WAYS_LEAD,
@@ -181,6 +182,8 @@ def propose(
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
             asked.notes += of_older(way.proposal, demand, available)
             refusal = refusal or problem
+        if index is not None:
+            standing = [with_code_read(one, demand, index, note) for one in standing]
         if refusal is not None and not take_nearest and (changes or not standing[0].possible):
             whole = (
                 _without_driver(demand, available, index)

@@ -869,3 +869,33 @@ def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architectur
     assert listed.startswith("Dockerfile:2: TORCH_CUDA_ARCH_LIST='7.5 8.6+PTX' has no 12.0 (RTX5080)")
     assert "Dockerfile:5: nvcc of CUDA 12.1.1 beside a PyTorch for CUDA 12.8" in nvcc
     assert list(told_of.of_sources(reading.Wishes(), best, demand)) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "known"),
+    [(["sm_80", "compute_80"], True), (["sm_75"], False), (["sm_90"], False), (None, False)],
+)
+def test_gpu_code_that_no_table_knows_is_read_from_the_wheel(monkeypatch, listed, known) -> None:
+    demand = demanded("torch==2.8.0", gpus=("RTX3060",))
+    best = search(demand).possible[0]
+    text = "whether torchvision 0.14.1 has code for RTX3060 (8.6) is not known: it is older"
+    open_ = Finding(Outcome.UNKNOWN, text, rule="package-gpu")
+    best = replace(best, cell=replace(best.cell, pip=("torchvision==0.14.1",)), findings=(open_,))
+    python = f"cp{best.cell.python.replace('.', '')}"
+    names = (
+        f"torchvision-0.14.1-{python}-{python}-macosx_11_0_arm64.whl",
+        f"torchvision-0.14.1-{python}-{python}-manylinux1_x86_64.whl",
+        f"torchvision-0.15.0-{python}-{python}-manylinux1_x86_64.whl",
+    )
+    files = [IndexFile(name=name, url=f"https://index.example/{name}", sha256=None) for name in names]
+    index, read = SimpleNamespace(offers=lambda _name: files, client=None), []
+
+    def read_package(file, _client):
+        read.append(file.name)
+        return SimpleNamespace(values={"architectures": listed})
+
+    monkeypatch.setattr(told_of, "read_package", read_package)
+    found = told_of.with_code_read(best, demand, index, lambda _text: None)
+    assert read == [names[1]]
+    assert found.possible is known
+    assert (open_ in found.findings) is not known
