@@ -21,11 +21,11 @@ from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Cell
-from builder.core.versions import key, pinned, release
+from builder.core.versions import key, names_of, pinned, release, short
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
 from builder.plan.facts.tables import to_type
-from builder.plan.lock import LOADER_FOLDERS, after, pip_line
+from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
 from builder.plan.resolve import (
     TYPED,
     AskedMachine,
@@ -39,6 +39,8 @@ from builder.sources.index import Index
 
 _BESIDE = 2
 """Packages beside the frameworks that are named with them; the matrix has all."""
+_OLDEST_OF_UV = "3.8"
+"""The oldest Python that uv installs: https://docs.astral.sh/uv/reference/policies/platforms/"""
 _EVERYWHERE = "2.17"
 """The glibc of manylinux2014 (PEP 599): not worth a word, systems since 2014 have it."""
 _SOURCES = re.compile(r" \[(?:wheel|registry|table|cell): [^\[\]]*\]$")
@@ -50,8 +52,9 @@ def resolve(
         "REQUIREMENT: Frameworks, and packages beside them: torch, 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
-        "--requirement, -r FILE: A project's folder, or any file of it: requirements.txt, pyproject.toml, "
-        "setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; may be repeated."
+        "--requirement, -r FILE: A project's folder, 'FOLDER[EXTRA]', or any file of it: requirements.txt, "
+        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; "
+        "may be repeated."
     ),
     pyproject: Path | None = opt.of(
         "--pyproject FILE: The dependencies of a pyproject.toml, whatever its name."
@@ -226,14 +229,24 @@ def _say_pip(found: ProposedMatrix) -> None:
     terminal, first = Terminal.of(), found.proposals[0]
     cell = first.cell
     glibc = glibc_for(cell)
-    where = f"on Python {cell.python}"
+    where, pages = f"on Python {cell.python}", _pages(found)
     if glibc is not None and key(glibc) > key(_EVERYWHERE):
         where += f" and a system with glibc {glibc} or later"
-    if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True)) is not None:
+    compat = by_compat(first.findings) is not None
+    if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True, pages=pages)) is not None:
         say(f"  by pip, {where}: {by_pip}")
-        terminal.say(f"    where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
-    if by_compat(first.findings) is None and (by_pip := pip_line(cell)) is not None:
-        say(f"  by pip alone, {where}: {by_pip}")
+        cuda = cuda_of(cell)
+        has = ""
+        if cuda is not None and key(cuda) < (12,):
+            has = f"; `conda install cudatoolkit={short(cuda, 2)} cudnn` brings both into an environment"
+        text = f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here{has}"
+        terminal.say(f"    {text}")
+    if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
+        say(f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}")
+        if first.sources:
+            names = ", ".join(text.partition(":")[0] for text in first.sources)
+            needs = f"a compiler and the headers of Python {cell.python}"
+            terminal.say(f"    {names}: pip compiles it from its sources, which may take {needs}")
         if first.unasked is not None and cell.pip:
             terminal.say("    which of these have a wheel was not asked; pip compiles the others")
         if late := after(cell):
@@ -245,12 +258,37 @@ def _say_pip(found: ProposedMatrix) -> None:
         line = pip_line(newest) if _release(newest) > _release(cell) else None
         if line is not None and not any(line in note for note in found.asked.notes):
             say(f"  a newer one by pip alone, on Python {newest.python}: {line}")
-    if first.sources:
-        terminal.say(
-            "  no line for pip alone: packages are built from their sources, which `rtbuild lock` does"
-        )
-    elif by_compat(first.findings) is not None:
+    if compat:
         terminal.say("  no line for pip alone: on this driver it takes the cuda-compat of the image")
+    _say_by_hand(found, pages)
+
+
+def _say_by_hand(found: ProposedMatrix, pages: Sequence[str]) -> None:
+    """Say what pip installs after the first cell's line, and how to have its Python."""
+    terminal, cell = Terminal.of(), found.proposals[0].cell
+    left = [change.by_hand for change in found.changes if change.by_hand is not None]
+    if by_hand := [*left, *found.asked.by_hand]:
+        tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
+        lines = [pip_install(tools, ())] if tools else []
+        lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
+        say(f"  then, by hand: {' && '.join(lines)}")
+        if left and cuda_of(cell) is not None:
+            terminal.say(f"    {', '.join(left)}: compiled by nvcc of CUDA {short(cuda_of(cell) or '', 2)}")
+    if any(wish.place != TYPED for wish in found.asked.wishes):
+        old = key(cell.python) < key(_OLDEST_OF_UV)
+        way = (
+            f"conda create -n NAME python={cell.python}" if old else f"uv venv --seed --python {cell.python}"
+        )
+        terminal.say(f"  Python {cell.python}, where the system has another: `{way}`")
+
+
+def _pages(found: ProposedMatrix) -> list[str]:
+    """The project's pages of wheels; of such as are for one CUDA those of the first cell's."""
+    cell = found.proposals[0].cell
+    builds = {(pinned(Requirement(text)) or "").partition("+")[2] for text in cell.frameworks} - {""}
+    builds = builds or {f"cu{short(cuda_of(cell) or '0', 2).replace('.', '')}"}
+    told = ((url, re.findall(r"(?:\b|_)cu\d{2,3}\b", url)) for url in found.asked.pages)
+    return [url for url, named in told if not named or not builds.isdisjoint(named)]
 
 
 def say_reasons(found: ProposedMatrix, *, verbose: bool) -> None:

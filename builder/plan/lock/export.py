@@ -29,30 +29,29 @@ Place = Callable[[Wheel | Sdist], tuple[str, str]] | Mapping[str, Path]
 files of this machine, each package's own, by sha256."""
 
 
-def pip_install(wanted: Iterable[str], index: Iterable[str]) -> str:
-    """The line to type for requirements and extra indexes; pip's own configuration says from where else."""
-    extra = (word for url in index for word in ("--extra-index-url", url))
+def pip_install(wanted: Iterable[str], index: Iterable[str], pages: Iterable[str] = ()) -> str:
+    """The line to type for requirements, extra indexes and pages of wheels; pip's own configuration says from
+    where else.
+    """
+    extra = [word for url in index for word in ("--extra-index-url", url)]
+    extra += [word for url in pages for word in ("-f", url)]
     return shlex.join(["pip", "install", *wanted, *extra])
 
 
-def pip_line(cell: Cell, *, system: bool = False) -> str | None:
-    """pip's command line for a cell; None if a package is compiled, or, without ``system``, if the system has
-    to have CUDA. Two lines, joined by ``&&``, where packages are built :func:`after` their framework.
+def pip_line(cell: Cell, *, system: bool = False, pages: Iterable[str] = ()) -> str | None:
+    """pip's command line for a cell, which compiles what has sources alone; None, without ``system``, if the
+    system has to have CUDA. ``pages``: what it finds wheels on beside. Two lines, joined by ``&&``, where
+    packages are built :func:`after` their framework.
     """
-    if (
-        (cell.cuda.provider == "base" and not system)
-        or cell.from_source
-        or cell.compiled
-        or cell.dependencies == "listed"
-    ):
+    if (cell.cuda.provider == "base" and not system) or cell.dependencies == "listed":
         return None
     late = after(cell)
     first = (*cell.frameworks, *cell.cuda.packages, *(text for text in cell.pip if text not in late))
     if not late:
-        return pip_install(first, cell.index)
+        return pip_install(first, cell.index, pages)
     tools = [name for name in ("setuptools", "wheel") if name not in names_of(first)]
-    return f"{pip_install((*first, *tools), cell.index)} && " + pip_install(
-        ("--no-build-isolation", *late), cell.index
+    return f"{pip_install((*first, *tools), cell.index, pages)} && " + pip_install(
+        ("--no-build-isolation", *late), cell.index, pages
     )
 
 

@@ -12,6 +12,7 @@ environment can be told in wheels, or it can be said why it cannot have used a G
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from builder.plan.resolve.requirements import (
     add_line,
     files_beside,
     install_line,
+    may_compile,
     nothing,
     read_text,
 )
@@ -232,17 +234,26 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
     Raises UsageError without any.
     """
     text, found, take_file = read_text(path), Wishes(), files_beside(path)
-    packages = dict[str, CondaPackage]()
+    packages, copied = dict[str, CondaPackage](), dict[str, str]()
     for number, command in commands(text):
         install_line(command, f"{path}:{number}", found, take_file)
         add_conda_line(command, f"{path}:{number}", packages, found)
     add_conda_packages(packages, path, found)
     for number, instruction in _instructions(text):
+        if copy := re.fullmatch(r"(?i:COPY|ADD)\s+(?:--\S+\s+)*(\S+)\s+(/\S+)", instruction):
+            copied[copy[2].rstrip("/")] = copy[1]
         # what torch.utils.cpp_extension compiles for: https://pytorch.org/docs/stable/cpp_extension.html
         if listed := re.search(r"\bTORCH_CUDA_ARCH_LIST[= ](\"[^\"]*\"|'[^']*'|\S+)", instruction):
             found.compiling.append(("architectures", listed[1].strip("\"'"), f"{path}:{number}"))
         for version in re.findall(r"nvidia/label/cuda-(\d+\.\d+(?:\.\d+)?)", instruction):
             found.compiling.append(("nvcc", version, f"{path}:{number}"))
+    found.by_hand = [_before_copy(one, copied, path) for one in found.by_hand]
+    own = {one: folder for one, _, _ in found.sources if (folder := _before_copy(one, copied, path)) != one}
+    found.sources = [
+        (one, place, here or one in own)
+        for one, place, here in found.sources
+        if one not in own or may_compile(Path(own[one]))
+    ]
     base, others = base_image(text), beside.wishes if beside is not None else []
     if base is not None:
         # a file that brings nothing is refused beside a framework, too
@@ -274,6 +285,18 @@ def from_dockerfile(path: Path, beside: Wishes | None = None) -> Wishes:
     return found
 
 
+def _before_copy(text: str, copied: Mapping[str, str], path: Path) -> str:
+    """The folder of the project that a Dockerfile copies to a path of its image; the text for any other."""
+    for target, source in copied.items():
+        rest = text.removeprefix(target)
+        for context in (path.parent, path.parent.parent) if rest != text and rest[:1] in {"", "/"} else ():
+            folder = Path(os.path.normpath(context / source.lstrip("/") / rest.lstrip("/")))
+            with contextlib.suppress(ValueError):  # a name that no folder can have
+                if (folder / "setup.py").is_file() or (folder / "pyproject.toml").is_file():
+                    return str(folder) if folder.is_absolute() else f".{os.sep}{folder}"
+    return text
+
+
 # -- conda
 
 _LARGEST = 256 << 10
@@ -297,6 +320,8 @@ _NOT_PYTHON = re.compile(
     r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
+_NAMES_CUDA = re.compile(r"(.+?)-cuda-?(\d+)-(\d+)")
+"""Names of conda packages that tell their CUDA: dgl-cuda11.1."""
 _IN_WHEELS = {
     "matplotlib-base": "matplotlib",
     "msgpack-python": "msgpack",
@@ -492,9 +517,15 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
         wheel, notes = _wheel(pytorch, by_name, python)
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
+    of_cuda = {one: named for one in packages if (named := _NAMES_CUDA.fullmatch(one.name)) is not None}
+    notes += (
+        f"{one}: {named[1]} built for CUDA {named[2]}.{named[3]}, by conda's own name: not taken over; its "
+        f"maker's page has wheels with CUDA, and {named[1]} of an index may be for the CPU"
+        for one, named in of_cuda.items()
+    )
     for package in packages:
         framework = load().is_framework(package.name)
-        if package.name in _PYTORCH or package.name == "python":
+        if package.name in _PYTORCH or package.name == "python" or package in of_cuda:
             continue
         if framework and package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
             raise CellError(

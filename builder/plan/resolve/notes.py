@@ -1,20 +1,25 @@
-"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer."""
+"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer; and
+what a wheel says of its GPU code where no table knows it.
+"""
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
 
+from builder.core.errors import PackageIndexError
 from builder.core.model import Cell
 from builder.core.versions import canonical, key, pinned, release, short
-from builder.plan.facts.rules import PYTORCH, Outcome, check, cuda_of
+from builder.plan.facts.reading import read_package
+from builder.plan.facts.rules import PYTORCH, Finding, Outcome, check, cuda_of
 from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_line
 from builder.plan.resolve.refusals import last_branches, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, search
+from builder.sources.index import MACHINES, Index, IndexFile, wheel_name
 
 
 def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
@@ -27,6 +32,47 @@ def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, 
         yield from about(best, demand)
     yield from newer_elsewhere(demand)
     yield from last_branches(demand.gpus)
+
+
+def with_code_read(one: Proposal, demand: Demand, index: Index, note: Callable[[str], None]) -> Proposal:
+    """The proposal with the GPU code of packages that no table knows read from their wheels: one that has
+    code for each card is known to be possible. What cannot be read stays unknown.
+    """
+    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    found = list(one.findings)
+    for parsed in map(Requirement, one.cell.pip if cards else ()):
+        version = pinned(parsed)
+        asks = f"whether {canonical(parsed.name)} {version} has code for "
+        open_ = [f for f in found if f.rule == "package-gpu" and f.message.startswith(asks)]
+        if not open_ or version is None:
+            continue
+        note(f"reading the GPU code of {parsed.name} {version}")
+        try:
+            file = _wheel_for(one.cell, index.offers(canonical(parsed.name)), version)
+            reading = read_package(file, index.client) if file is not None else None
+        except PackageIndexError:
+            continue  # it stays unknown
+        listed = reading.values.get("architectures") if reading is not None else None
+        made = [key(f"{text[3:-1]}.{text[-1]}") for text in listed or () if re.fullmatch(r"sm_\d+", text)]
+        have = [key(card.capability) for card in cards]
+        if all(any(code[0] == mine[0] and code <= mine for code in made) for mine in have):
+            text = f"{canonical(parsed.name)} {version} has code for {', '.join(card.name for card in cards)}"
+            found = [f for f in found if f not in open_]
+            found.append(Finding(Outcome.POSSIBLE, f"{text}, by its wheel", rule="package-gpu"))
+    return replace(one, findings=tuple(found))
+
+
+def _wheel_for(cell: Cell, files: Iterable[IndexFile], version: str) -> IndexFile | None:
+    """The wheel of a release for a cell's Python and processor; None if there is none."""
+    python, machine = f"cp{cell.python.replace('.', '')}", MACHINES[cell.platform]
+    for file in files:
+        wheel = wheel_name(file.name)
+        if wheel is None or str(wheel.version).partition("+")[0] != version.partition("+")[0]:
+            continue
+        linux = (tag for tag in wheel.tags if "linux" in tag.platform and tag.platform.endswith(machine))
+        if any(tag.interpreter == python or tag.abi == "abi3" for tag in linux):
+            return file
+    return None
 
 
 def named(wishes: Sequence[NamedRequirement]) -> str:
@@ -185,6 +231,8 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
     known = {_known_to_nvcc(best.cell, card) for card in cards}
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
+    host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
     if asked.sources:
         told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
         more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
@@ -193,11 +241,20 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
         text = (
             f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
             f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{image}{arch}"
+            f"-base and -runtime images lack{host}{image}{arch}"
         )
         folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
         yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
+    if at_run:
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        yield (
+            f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
+            f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
+        )
     for kind, value, place in asked.compiling:
+        if kind == "run":
+            continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:
                 said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
@@ -208,6 +265,12 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
                 f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
                 f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
             )
+
+
+_GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
+"""The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
+https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).
+"""
 
 
 def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:

@@ -11,6 +11,7 @@ https://pixi.prefix.dev/latest/reference/pixi_manifest/
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from packaging.version import Version
 
 from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
-from builder.core.versions import NO_NUMBER, apart, canonical, holds, pinned, requirement
+from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
     CondaPackage,
@@ -43,6 +44,7 @@ from builder.plan.resolve.requirements import (
     from_requirements,
     quoted,
     read_text,
+    take_extras,
 )
 from builder.plan.resolve.source_files import (
     add_imported,
@@ -50,16 +52,24 @@ from builder.plan.resolve.source_files import (
     from_readme,
     from_setup_cfg,
     from_setup_py,
+    note_sources,
 )
 from builder.sources.index import MACHINES, environment
 
 
 def from_file(path: Path) -> Wishes:
-    """The requirements of a file, by its name, else by its content; of a folder those of its project.
+    """The requirements of a file, by its name, else by its content; of a folder those of its project. Extras
+    of the project stand behind either, ``FOLDER[training]``.
 
     Raises UsageError, with file and line, and CellError as :func:`from_conda` does.
     """
+    asked = re.fullmatch(r"(.+)\[([\w.,\s-]+)\]", str(path))
     with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if asked is not None and not path.exists():
+            path = Path(asked[1])
+            found = _from_folder(path) if path.is_dir() else _reader(path)(path)
+            take_extras(filter(None, re.split(r"[,\s]+", asked[2])), path, found)
+            return found
         if path.is_dir():
             return _from_folder(path)
     return _reader(path)(path)
@@ -98,41 +108,37 @@ def _from_folder(folder: Path) -> Wishes:
     """The requirements of a folder's files, as of one project; notes name what is read, and what is not."""
     there = [name for name in _OF_A_PROJECT if (folder / name).is_file()]
     again = {name for group in _EITHER for name in [one for one in group if one in there][1:]}
-    found, empty = Wishes(), list[str]()
-    for name in there:
-        if name in again:
-            continue
-        try:
-            path = folder / name
-            is_image = name.endswith("Dockerfile")
-            of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
-            _leave_other_pins(of_file, found)
-            found.take_over(of_file)
-        except UsageError as problem:
-            again.add(name)
-            empty.append(problem.message)
+    found = Wishes()
+    empty = _take_each(folder, there, again, found)
     read = [name for name in there if name not in again]
     others = sorted(
         one.name
         for one in folder.iterdir()
         if one.is_file() and one.name not in there and _by_its_name(one.name) not in (None, from_readme)
     )
+    below = _requirements_below(folder)
+    if len(below) == 1 and not {*read} & {*_EITHER[0]}:
+        with contextlib.suppress(UsageError):  # it stands among those left aside
+            of_file = _reader(below[0])(below[0])
+            found.take_over(of_file)
+            read.append(str(below.pop().relative_to(folder)))
+    others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    readme, bare = None, not found.wishes
-    if not any(load().is_framework(wish.name) for wish in found.wishes):
-        readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
+    bare = not found.wishes
+    readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
         with contextlib.suppress(UsageError):  # what has no requirements is told below
             of_readme = from_readme(readme)
-            if not bare:  # the framework alone, which many leave out of their requirements
-                of_readme.wishes = [wish for wish in of_readme.wishes if _is_of_a_framework(wish.name)]
-                of_readme.notes = []
+            if not bare:
+                _of_readme_alone(of_readme, found)
             if of_readme.wishes:
                 found.take_over(of_readme)
                 read.append(readme.name)
     if bare:
         add_imported(folder, found)
+    _from_its_own_folders(folder, found)
+    note_sources(folder, found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:
@@ -147,16 +153,80 @@ def _from_folder(folder: Path) -> Wishes:
     return found
 
 
-def _leave_other_pins(of_file: Wishes, before: Wishes) -> None:
-    """Leave out what a file pins to another release than one that was read before it: no release is both."""
-    pins = {wish.name: wish for wish in before.wishes if pinned(wish.parsed) and wish.parsed.marker is None}
-    for wish in list(of_file.wishes):
-        first = pins.get(wish.name)
-        if first is None or not pinned(wish.parsed):
+def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -> list[str]:
+    """Take over a project's files but those of ``again``, which gets what has nothing; return why it has."""
+    empty = list[str]()
+    cpu = [name for name in there if name not in again and _is_for_cpu(folder / name)]
+    for name in sorted(there, key=cpu.__contains__):
+        if name in again:
             continue
-        if apart(wish.parsed.specifier, first.parsed.specifier):
-            of_file.wishes.remove(wish)
-            of_file.note(wish.place, str(wish), f"left out: {first.place} has {first}")
+        path = folder / name
+        if name in cpu and any(load().is_framework(wish.name) for wish in found.wishes):
+            again.add(name)
+            empty.append(f"{path} is the way to PyTorch's build for the CPU: left aside beside the others")
+            continue
+        try:
+            is_image = name.endswith("Dockerfile")
+            of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
+            found.take_over(of_file)
+        except UsageError as problem:
+            again.add(name)
+            empty.append(problem.message)
+    return empty
+
+
+def _is_for_cpu(path: Path) -> bool:
+    """Whether an environment of conda's or pixi's asks for PyTorch's build for the CPU."""
+    if path.suffix not in {".yml", ".yaml"} and path.name != "pixi.toml":
+        return False
+    with contextlib.suppress(UsageError):  # no text, which its reader says
+        return re.search(r"(?m)^[\s-]*[\"']?(?:pytorch-cpu|cpuonly)\b", read_text(path)) is not None
+    return False
+
+
+def _requirements_below(folder: Path) -> list[Path]:
+    """The first requirements file or environment of each subfolder."""
+    found = list[Path]()
+    with contextlib.suppress(OSError):  # a folder that nobody may read
+        below = [one for one in sorted(folder.iterdir())[:200] if one.is_dir() and not one.is_symlink()]
+        for one in below:
+            if not re.match(r"\.|(?:docs?|tests?|docker|requirements|node_modules)$", one.name):
+                found += itertools.islice((one / n for n in _EITHER[0] if (one / n).is_file()), 1)
+    return found
+
+
+def _of_readme_alone(of_readme: Wishes, found: Wishes) -> None:
+    """Leave of a README what many leave out of their requirements: the framework, if they name none, and
+    what is built after it, as flash-attn.
+    """
+    names, late = {wish.name for wish in found.wishes}, {row.name for row in load().builds if row.against}
+    framed = any(load().is_framework(name) for name in names)
+    of_readme.wishes = [
+        wish
+        for wish in of_readme.wishes
+        if (not framed and _is_of_a_framework(wish.name)) or (wish.name in late and wish.name not in names)
+    ]
+    if framed:
+        of_readme.index, of_readme.places, of_readme.python = [], {}, None
+    of_readme.notes, of_readme.sources, of_readme.by_hand = [], [], []
+
+
+def _from_its_own_folders(folder: Path, found: Wishes) -> None:
+    """Take what a project's own folders are the source of out of the requirements: an index has another
+    package of that name, or none.
+    """
+    own = dict[str, Path]()
+    for path in (*folder.glob("*/setup.py"), *folder.glob("*/*/setup.py")):
+        with contextlib.suppress(UsageError):  # no text
+            said = re.search(r"(?m)^\s*(?:name|NAME)\s*=\s*['\"]([\w.-]+)['\"]", read_text(path))
+            if said is not None and not load().is_framework(canonical(said[1])):
+                own.setdefault(canonical(said[1]), path.parent)
+    for wish in [one for one in found.wishes if one.name in own]:
+        found.wishes.remove(wish)
+        found.add_source(str(own[wish.name].relative_to(folder)), str(folder / "setup.py"))
+        found.note(
+            wish.place, str(wish), f"it is the project's own folder {own[wish.name]}, installed by hand"
+        )
 
 
 def _is_of_a_framework(name: str) -> bool:
@@ -207,7 +277,7 @@ def from_pyproject(path: Path) -> Wishes:
     for source in (*_tables(poetry.get("source")), *_tables(_table(tool, "pdm", path).get("source"))):
         _source(source, path, found)
     extras = _table(project, "optional-dependencies", path)
-    add_extras(extras, path, found)
+    add_extras(extras, path, found, str(project.get("name", "")))
     if not found.wishes and "dependencies" in _texts(project.get("dynamic")):
         raise UsageError(
             f"{path} leaves its dependencies to its build",

@@ -28,6 +28,7 @@ from builder.plan.resolve.notes import (
     of_retired,
     of_sources,
     releases_of,
+    with_code_read,
 )
 from builder.plan.resolve.refusals import (
     WAYS_LEAD,
@@ -62,7 +63,7 @@ from builder.sources.index import Index, Offer, ask
 
 
 class _BrokenSetError(NothingPossibleError):
-    """The resolver finds wheels, and their own files speak against them: no other requirement would tell."""
+    """The resolver finds wheels, and their own files speak against them: a nearer set is read, too."""
 
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
@@ -73,6 +74,8 @@ _NO_PACKAGE = (
     "a program that is no package is served by its own requirements: "
     "`rtbuild resolve torch -r THEIR/requirements.txt`"
 )
+_FRAMEWORK_EXTRAS = {"tf": "tensorflow", "flax": "jax"}
+"""Extras by which packages bring a framework of another name: transformers[tf], [flax]."""
 _WORDS = 12
 """Words of a command that is said whole."""
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
@@ -169,13 +172,18 @@ def propose(
             )
             changes = [*swapped, *dropped]
             asked.notes += told
-        except _BrokenSetError:
-            raise
         except NothingPossibleError as problem:
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
+            if isinstance(problem, _BrokenSetError) and index is not None:
+                read, _ = prove([way.proposal], demand, index, 1, note)
+                if not read:  # the nearest set has the same against it
+                    raise
+                way = replace(way, proposal=read[0])
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
             asked.notes += of_older(way.proposal, demand, available)
             refusal = refusal or problem
+        if index is not None:
+            standing = [with_code_read(one, demand, index, note) for one in standing]
         if refusal is not None and not take_nearest and (changes or not standing[0].possible):
             whole = (
                 _without_driver(demand, available, index)
@@ -636,6 +644,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     Where they bring none, packages that need none stand in their place: DALI, XGBoost.
     """
     found: list[str] = []
+    own = {row.distribution for row in load().registry if row.module}
     for wish in demand.companions:
         found += load().companion_asks(wish.name, pinned(wish.parsed))
         other = meant(wish.name)
@@ -643,6 +652,9 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
             row = load().mistaken_names.get(wish.name)
             text = f"no table has {wish}" if row is None else f"{wish} is not {other}: {row.reason}"
             raise UsageError(f"{wish.place}: {text}", hint=f"did you mean {other}{wish.parsed.specifier}?")
+        found += [
+            one for extra in sorted(wish.parsed.extras) if (one := _FRAMEWORK_EXTRAS.get(extra, extra)) in own
+        ]
     names = ", ".join(str(wish) for wish in demand.companions)
     alone = tuple(wish for wish in demand.companions if _runs_alone(wish.name))
     if alone and not found and alone == demand.companions:

@@ -33,6 +33,7 @@ from builder.core.versions import (
     canonical,
     contains,
     holds,
+    pinned,
     requirement,
 )
 from builder.plan.facts.tables import load
@@ -171,6 +172,12 @@ class Wishes:
     sources: list[tuple[str, str, bool]] = field(default_factory=list)
     """Folders and repositories that are installed from source: the text, its place, and whether it is here.
     Such as compile nothing, by their setup.py, are none of these."""
+    by_hand: list[str] = field(default_factory=list)
+    """What pip installs from a folder or a repository after the others, as words of its command line."""
+    extras: dict[str, tuple[list[str], str, str]] = field(default_factory=dict)
+    """Extras of a project that are not taken over: their requirements, place, and the project's name."""
+    pages: dict[str, str] = field(default_factory=dict)
+    """Pages of wheels, pip's ``--find-links``, each with its place."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures`` or ``nvcc``, the value, its place."""
 
@@ -234,11 +241,13 @@ class Wishes:
         file = Path(re.split(r":\d+$|, ", place)[0])
         folder = file.parent / text.rpartition("file:")[2].partition("#")[0].partition("[")[0]
         away = "+" in text.partition("/")[0] or not _is_folder(folder)
-        if not away and _is_file(folder / "setup.py"):
-            with contextlib.suppress(UsageError):
-                if re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is None:
-                    return
-        self.sources.append((quoted(text), place, not away))
+        here = os.path.normpath(folder)
+        typed = text.strip() if away else here if folder.is_absolute() else f".{os.sep}{here}"
+        known = {one.rpartition("@ ")[2] for one in self.by_hand}
+        if CONTROL.search(text) is None and typed.rpartition("@ ")[2] not in known:
+            self.by_hand.append(redact(typed))
+        if away or may_compile(folder):
+            self.sources.append((quoted(text), place, not away))
 
     def note(self, place: str, text: str, why: str) -> None:
         """Say what became of a text that is no requirement; without logins, for it may be an address."""
@@ -274,6 +283,10 @@ class Wishes:
         self.notes += other.notes
         self.imports += other.imports
         self.sources += other.sources
+        known = {one.rpartition("@ ")[2] for one in self.by_hand}
+        self.by_hand += [text for text in other.by_hand if text.rpartition("@ ")[2] not in known]
+        self.extras = {**other.extras, **self.extras}
+        self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
@@ -285,6 +298,7 @@ class Wishes:
     def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
         found: dict[tuple[str, str], NamedRequirement] = {}
+        self._leave_other_pins()
         names = {wish.name for wish in self.wishes}
         for wish in (*self.wishes, *self._bounded(names)):
             key = (wish.name, str(wish.parsed.marker or ""))
@@ -300,6 +314,11 @@ class Wishes:
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
         told = ", ".join(map(str, unused[:6]))
         notes = [f"constraints on what nothing here names, not taken over: {told}{others}"] if unused else []
+        if self.extras:
+            others = f" and {len(self.extras) - 12} more" if len(self.extras) > 12 else ""
+            told = ", ".join(map(quoted, list(self.extras)[:12]))
+            way = "-r 'FOLDER[EXTRA]' takes one, as pip does"
+            notes.append(f"extras of the project that are not taken over: {told}{others}; {way}")
         clashes, python = self._clashes(), self.python
         if len(self.wheels_for) == 1:
             ((only, wheels),) = self.wheels_for.items()
@@ -315,6 +334,15 @@ class Wishes:
             bounds=[],
             python=python,
         )
+
+    def _leave_other_pins(self) -> None:
+        """Leave out what files pin to another release than one that was read before: no release is both."""
+        pins: dict[tuple[str, str], NamedRequirement] = {}
+        for wish in [one for one in self.wishes if one.place != TYPED and pinned(one.parsed)]:
+            first = pins.setdefault((wish.name, str(wish.parsed.marker or "")), wish)
+            if first is not wish and apart(wish.parsed.specifier, first.parsed.specifier):
+                self.wishes = [one for one in self.wishes if one is not wish]
+                self.note(wish.place, str(wish), f"left out: {first.place} has {first}")
 
     def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
         """The constraints on what is asked for, under each marker that it is asked for by."""
@@ -407,6 +435,17 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
         before = text
         found.add(text, TYPED)
     return found
+
+
+def may_compile(folder: Path) -> bool:
+    """Whether a project's folder may have CUDA code that its installation compiles: setuptools does that by
+    setup.py alone, scikit-build by CMake.
+    """
+    if not _is_file(folder / "setup.py"):
+        return _is_file(folder / "CMakeLists.txt") or not _is_file(folder / "pyproject.toml")
+    with contextlib.suppress(UsageError):
+        return re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is not None
+    return True
 
 
 def _is_folder(path: Path) -> bool:
@@ -584,11 +623,11 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
         if pytorch[1] is not None:
             found.add_index(pytorch[0].rstrip("/"), place)
     elif option in ("-f", "--find-links"):
-        found.note(
-            place,
-            f"{option} {value}",
-            "a page of wheels, and no package index: what is there alone is not found",
-        )
+        why = "a page of wheels, and no package index: what is there alone is not found here; "
+        if re.match(r"https?://", value) and CONTROL.search(value) is None and redact(value) == value:
+            found.pages.setdefault(value, place)
+            why += "the line for pip has it, if it is of the same CUDA"
+        found.note(place, f"{option} {value}", why.removesuffix("; "))
     else:
         found.note(place, f"{option} {value}", "an option of pip, left out")
 
@@ -673,9 +712,9 @@ def _beside(path: Path) -> str | None:
     return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None
 
 
-def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
-    """The frameworks that a project's extras alone name, if all extras that name one ask for the same of it;
-    notes for the rest. An extra of the CPU's build and one of CUDA's differ in their index alone.
+def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes, project: str | None = None) -> None:
+    """Offer a project's extras, and take the frameworks that they alone name, if all that name one ask for
+    the same of it. An extra of the CPU's build and one of CUDA's differ in their index alone.
     """
     asked: dict[str, dict[str, list[str]]] = {}
     for group, texts in extras.items():
@@ -689,11 +728,29 @@ def add_extras(extras: Mapping[str, Any], path: Path, found: Wishes) -> None:
             found.add(text, f"{path}, the extras {', '.join(map(quoted, groups))}")
     names = {wish.name for wish in found.wishes}
     for group, listed in extras.items():
-        own_names = [requirement(str(one)) for one in listed] if isinstance(listed, list) else [None]
+        texts_ = [str(one) for one in listed if str(one).strip()] if isinstance(listed, list) else []
+        own_names = [requirement(text) for text in texts_] if isinstance(listed, list) else [None]
         if all(one is not None and canonical(one.name) in names for one in own_names):
             continue  # alternatives of what is asked for anyway: builds for the CPU, and for CUDA
-        but = [text for texts in taken.values() for text, groups in texts.items() if group in groups]
-        rest = f" but for {', '.join(but)}" if but else ""
-        found.notes.append(
-            f"{path}: the extra '{quoted(group)}' is not taken over{rest}; name its packages beside"
-        )
+        found.extras[canonical(str(group))] = texts_, f"{path}, the extra {quoted(str(group))}", project or ""
+
+
+def take_extras(asked: Iterable[str], path: Path, found: Wishes) -> None:
+    """Take over extras of the project that was read, ``FOLDER[training]`` as pip has it, with those that they
+    name. Raises UsageError for one that it has not.
+    """
+    queue, left = [canonical(one) for one in asked], dict(found.extras)
+    for name in queue:  # it grows
+        if name not in left:
+            known = (
+                ", ".join(sorted(left)) or "none that are read, or all their packages are asked for anyway"
+            )
+            raise UsageError(f"{path} has no extra '{quoted(name)}'", hint=f"its extras: {known}")
+        texts, place, project = left[name]
+        found.extras.pop(name, None)
+        for text in texts:
+            parsed = requirement(text)
+            if parsed is not None and project and canonical(parsed.name) == canonical(project):
+                queue += [one for one in map(canonical, sorted(parsed.extras)) if one not in queue]
+            else:
+                found.add(text, place)

@@ -423,6 +423,9 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
         return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
     if available and _is_not_listed(wish, available):
         reason = f"no release on record that the package index has fits {wish} ({wish.place})"
+        there = sorted((v for one in distributions([wish]) for v in available.get(one, ())), key=release)
+        if exact is not None and there and release(exact) < release(there[0]):
+            reason += f": its wheels of {wish.name} for Linux begin at {there[0]}"
         return Absent(wish=wish, reason=reason, outcome=Outcome.IMPOSSIBLE)
     listed = [v for project in distributions([wish]) for v in (available or {}).get(project, ())]
     none = table.no_such_release(exact, wish.name) if exact is not None and exact not in listed else None

@@ -10,6 +10,7 @@ import configparser
 import contextlib
 import itertools
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ def from_setup_cfg(path: Path) -> Wishes:
             found.add(re.sub(r"\s#.*", "", line).strip(), f"{path}, options.install_requires")
     found.python = settings.get("options", "python_requires", fallback="").strip() or None
     extras = settings["options.extras_require"] if settings.has_section("options.extras_require") else {}
-    add_extras({name: value.split("\n") for name, value in extras.items()}, path, found)
+    project = settings.get("metadata", "name", fallback=None)
+    add_extras({name: value.split("\n") for name, value in extras.items()}, path, found, project)
     if not found.wishes and found.python is None:
         raise UsageError(
             f"{path} names no dependencies", hint="they stand under [options], as install_requires"
@@ -255,7 +257,8 @@ class _Program:
                 for k, v in extras.items()
                 if isinstance(v, list)
             }
-            add_extras(listed, self.path, self.found)
+            name = keywords.get("name")
+            add_extras(listed, self.path, self.found, name if isinstance(name, str) else None)
         elif extras is not None:
             self.found.note(place, "extras_require", "computed by the program, which is not run")
         for name in ("tests_require", "setup_requires"):
@@ -499,10 +502,46 @@ def add_imported(folder: Path, found: Wishes) -> None:
         found.add(companion, str(folder))
 
 
-_MOST_SOURCES, _MOST_FOLDERS = 300, 200
+def note_sources(folder: Path, found: Wishes) -> None:
+    """Note the modules that a folder's sources import and no requirement is named like, and those that
+    compile CUDA code as they run: https://docs.pytorch.org/docs/stable/cpp_extension.html
+    """
+    own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
+    for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+        own |= {path.stem, path.parent.name}
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            if re.search(r"\bcpp_extension\.load(?:_inline)?\(", text) and path.suffix == ".py":
+                found.compiling.append(("run", "torch.utils.cpp_extension.load", str(path)))
+            at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
+            for module in at_start.findall(text):
+                places.setdefault(module, path)
+    named = (name for wish in found.wishes for name in (wish.name, *wish.parsed.extras))
+    asked = {re.sub(r"[\W_]", "", name) for name in named}  # transformers[torch] brings torch
+    for module in {*places} & load().mistaken_names.keys():
+        row = load().mistaken_names[module]
+        if any(canonical(wish.name).startswith(row.instead) for wish in found.wishes):
+            own.add(module)
+    absent = [
+        module
+        for module in sorted({*places} - own - sys.stdlib_module_names - {"setuptools"}, key=str.lower)
+        if not any(plain in name or name in plain for name in asked for plain in [_plain(module)])
+    ]
+    if absent:
+        told = ", ".join(f"{module} ({places[module]})" for module in absent[:_MOST_TOLD])
+        more = f" and {len(absent) - _MOST_TOLD} more" if len(absent) > _MOST_TOLD else ""
+        why = "imported, and in no list by that name: name beside what no other package brings"
+        found.notes.append(f"{told}{more}: {why}")
 
 
-def _sources_below(folder: Path) -> Iterator[Path]:
+def _plain(module: str) -> str:
+    return module.lower().replace("_", "")
+
+
+_MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
+
+
+def _sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:
     """Python files of a project, those of its own folder first; none of an environment, nor of its tests."""
     folders = [folder]
     for one in folders:  # it grows
@@ -511,7 +550,7 @@ def _sources_below(folder: Path) -> Iterator[Path]:
         except PermissionError:
             continue
         for path in there:
-            if path.suffix == ".py" and path.is_file():
+            if path.suffix in kinds and path.is_file():
                 yield path
             elif (
                 len(folders) < _MOST_FOLDERS

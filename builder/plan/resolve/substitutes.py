@@ -60,6 +60,7 @@ _COMPILED = (
     "the index has only its sources, and how they compile is not on record; `from-source` takes it with "
     "the Debian packages of its build"
 )
+_BY_HAND = "by hand after the others"
 PYTHONS_OWN = "it is a module of Python itself, and no package"
 _Suits = Callable[[Proposal], bool]
 _BROUGHT_BACK = 60
@@ -76,6 +77,12 @@ class Substitution:
     instead: str | None
     """None: without it."""
     reason: str = ""
+
+    @property
+    def by_hand(self) -> str | None:
+        """What is left out since it is compiled after the others, as pip installs it; None for the rest."""
+        left = self.instead is None and _BY_HAND in self.reason
+        return str(self.asked.bound(str(self.asked.parsed.specifier))) if left else None
 
     def __str__(self) -> str:
         place, why = f"{self.asked} ({self.asked.place})", f": {self.reason}" if self.reason else ""
@@ -535,7 +542,7 @@ def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> st
         return why
     wish = mine[name].bound(str(mine[name].parsed.specifier))
     by_hand = f"pip install --no-build-isolation {shlex.quote(str(wish))}"
-    return f"{why}; by hand after the others: `{by_hand}`"
+    return f"{why}; {_BY_HAND}: `{by_hand}`"
 
 
 def written_twice(answer: str, named: Sequence[str]) -> dict[str, str]:

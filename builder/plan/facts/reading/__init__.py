@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         system_of as system_of,
         tag_of as tag_of,
     )
+    from .package_wheel import read_package as read_package
     from .rereading import reread as reread
 else:
     from builder.core import faces

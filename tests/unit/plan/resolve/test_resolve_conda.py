@@ -255,3 +255,11 @@ def test_a_pip_section_with_condas_own_pins_is_taken_as_pinned() -> None:
     wishes, _, notes = told(text)
     assert wishes == ["torch==2.1.0", "tqdm==4.66.1"]
     assert notes == ["env.yml:5: tqdm=4.66.1: taken as tqdm==4.66.1"]
+
+
+def test_a_name_with_its_cuda_is_condas_alone_and_asked_of_no_index(tmp_path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("dependencies: [python=3.9, pytorch=1.9, cudatoolkit=11.1, dgl-cuda11.1, numpy]\n")
+    found = from_conda(path)
+    assert [wish.name for wish in found.wishes] == ["torch", "numpy"]
+    assert any("dgl-cuda11-1: dgl built for CUDA 11.1, by conda's own name" in n for n in found.notes)

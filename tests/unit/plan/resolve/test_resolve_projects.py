@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.resolve.project_files import from_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
 SETUP = """\
@@ -151,7 +148,6 @@ def test_what_only_a_run_of_setup_py_would_tell_is_said(tmp_path: Path) -> None:
         "python_requires: computed by the program",
         "tensorflow-gpu >= 1.12.0 (if gpu): taken, as if the test held",
         "tensorflow >= 1.12.0 (if not (gpu)): left out: tensorflow-gpu stands for it",
-        "the extra 'all' is not taken over",
         "setup_requires (pytest-runner): not taken over",
     ):
         assert words in said
@@ -384,13 +380,8 @@ def test_what_two_files_of_a_folder_pin_otherwise_is_that_of_the_first(tmp_path:
         "FROM python:3.9\n"
         "RUN pip install torch==1.9.1+cu111 scipy==1.8 git+https://host.example/x#egg=x tqdm # 'x\n"
     )
-    found = from_file(tmp_path)
-    assert [str(wish) for wish in found.wishes] == [
-        "torch==1.9.1",
-        "scipy==1.7",
-        "torch==1.9.1+cu111",
-        "tqdm",
-    ]
+    found = from_file(tmp_path).merged()
+    assert [str(wish) for wish in found.wishes] == ["torch==1.9.1,==1.9.1+cu111", "scipy==1.7", "tqdm"]
     assert any("scipy==1.8: left out" in note and "has scipy==1.7" in note for note in found.notes)
 
 
@@ -520,3 +511,113 @@ def test_the_framework_that_requirements_leave_out_is_taken_of_the_readme(tmp_pa
     assert [str(wish) for wish in found.wishes] == ["tqdm", "torch==1.12.1+cu113", "torchvision==0.13.1"]
     assert "3.9" in str(found.python)
     assert found.notes[0].endswith("read as one project: requirements.txt, README.md")
+
+
+def test_a_folder_of_the_project_is_installed_from_there_and_not_asked_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        SETUP.format(before="", asked='["torch==1.12.1", "se3-layers"]', more="")
+    )
+    (tmp_path / "env" / "SE3").mkdir(parents=True)
+    (tmp_path / "env" / "SE3" / "setup.py").write_text(
+        "from setuptools import setup\nsetup(\n name='se3_layers')\n"
+    )
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "Dockerfile").write_text(
+        "FROM ubuntu:22.04\nCOPY . /app/here\nRUN pip install dgl==1.0.2+cu116 "
+        "-f https://data.dgl.ai/wheels/cu116/repo.html /app/here/env/SE3 /app/elsewhere\n"
+    )
+    found = from_file(tmp_path)
+    assert [wish.name for wish in found.wishes] == ["torch", "dgl"]
+    assert found.by_hand == [f"{tmp_path}/env/SE3", "/app/elsewhere"]
+    assert [text for text, _, _ in found.sources] == ["/app/elsewhere"]
+    assert found.pages == {"https://data.dgl.ai/wheels/cu116/repo.html": f"{tmp_path}/docker/Dockerfile:3"}
+    assert "se3-layers: it is the project's own folder" in "".join(found.notes)
+
+
+def test_requirements_in_the_one_subfolder_that_has_some_are_read_and_of_several_none(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(SETUP.format(before="", asked='["flax"]', more=""))
+    for name, text in (("mine", "jax[cuda12]\n"), ("docs", "torch\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "requirements.txt").write_text(text)
+    found = from_file(tmp_path)
+    assert {wish.name for wish in found.wishes} == {"flax", "jax"}
+    assert found.notes[0] == f"{tmp_path}: read as one project: setup.py, mine/requirements.txt"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "environment.yml").write_text("dependencies: [pytorch]\n")
+    found = from_file(tmp_path)
+    assert {wish.name for wish in found.wishes} == {"flax"}
+    assert "left aside: mine/requirements.txt, other/environment.yml" in found.notes[0]
+
+
+def test_what_is_built_after_the_framework_is_taken_of_a_readme(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\n")
+    (tmp_path / "README.md").write_text(
+        "```\npip install torch==2.5.0 black\npip install flash-attn==2.7.3\n```\n"
+    )
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.6.0", "flash-attn==2.7.3"]
+
+
+def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\nopencv-python\nscikit-learn\nPyYAML\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "net.py").write_text("import os, torch\n")
+    (tmp_path / "run.py").write_text(
+        "import cv2\nimport yaml\nimport sklearn\nimport gym\nimport mine.net\n"
+        "from torch.utils import cpp_extension\ncpp_extension.load(name='a', sources=['a.cu'])\n"
+    )
+    (tmp_path / "a.ipynb").write_text('{"cells": [{"source": ["import matplotlib.pyplot as plt\\n"]}]}')
+    found = from_file(tmp_path)
+    told = f"gym ({tmp_path}/run.py), matplotlib ({tmp_path}/a.ipynb): imported, and in no list by that name"
+    assert any(note.startswith(told) for note in found.notes)
+    assert found.compiling == [("run", "torch.utils.cpp_extension.load", f"{tmp_path}/run.py")]
+
+
+def test_an_extra_is_taken_as_pip_takes_it_and_with_it_those_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "Robots"\ndependencies = ["torch"]\n[project.optional-dependencies]\n'
+        'data = ["datasets<5"]\ntraining = ["robots[data]", "wandb", "ray[data]"]\nother = ["rich"]\n'
+    )
+    for text in (f"{tmp_path}[training]", f"{tmp_path}/pyproject.toml[training]"):
+        found = from_file(Path(text)).merged()
+        assert [str(wish) for wish in found.wishes] == ["torch", "wandb", "ray[data]", "datasets<5"]
+        assert "extras of the project that are not taken over: other; " in found.notes[-1]
+    with pytest.raises(UsageError, match="has no extra 'trainig'") as refused:
+        from_file(Path(f"{tmp_path}[trainig]"))
+    assert refused.value.hint == "its extras: data, other, training"
+
+
+def test_an_environment_for_the_cpu_is_left_aside_beside_other_files(tmp_path: Path) -> None:
+    (tmp_path / "pixi.toml").write_text('[dependencies]\npython = "3.10.*"\npytorch-cpu = ">=2.6,<3"\n')
+    assert [str(wish) for wish in from_file(tmp_path).wishes] == ["torch<3,>=2.6"]
+    (tmp_path / "requirements.txt").write_text("torch>=2.2.2\n")
+    found = from_file(tmp_path)
+    assert ([str(wish) for wish in found.wishes], found.python) == (["torch>=2.2.2"], None)
+    assert found.notes[0].endswith(
+        "read as one project: requirements.txt; left aside: pixi.toml (`-r FILE` reads one)"
+    )
+
+
+def test_what_one_file_pins_twice_is_that_of_its_first_line_and_clashes_with_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "torch\nimageio-ffmpeg==0.4.3\nimageio-ffmpeg==0.4.4\nscipy==1.7 ; python_version<'3.9'\nscipy==1.8\n"
+    )
+    found = from_file(path).merged()
+    assert [str(wish) for wish in found.wishes if wish.name != "scipy"] == ["torch", "imageio-ffmpeg==0.4.3"]
+    assert len(found.wishes) == 4
+    assert not found.clashes
+    assert found.notes == [f"{path}:3: imageio-ffmpeg==0.4.4: left out: {path}:2 has imageio-ffmpeg==0.4.3"]
+
+
+@pytest.mark.parametrize(("beside", "compiles"), [("readme.md", False), ("CMakeLists.txt", True)])
+def test_a_folder_without_setup_py_or_cmake_compiles_nothing(
+    tmp_path: Path, beside: str, compiles: bool
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").write_text("[project]\nname = 'mine'\n")
+    (tmp_path / "mine" / beside).write_text("")
+    (tmp_path / "requirements.txt").write_text("torch\n-e ./mine\n")
+    found = from_file(tmp_path / "requirements.txt")
+    assert found.by_hand == [f"{tmp_path}/mine"]
+    assert bool(found.sources) is compiles

@@ -27,6 +27,7 @@ from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve.resolver import reason
 from builder.plan.resolve.solve import Demand, Proposal, search, split, wheel_pythons
+from builder.sources.index import Offer
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.uv import IndexSettings
 
@@ -613,6 +614,40 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
     assert len(read) == 1
 
 
+def test_of_packages_whose_files_speak_against_one_another_the_nearest_set_is_read(monkeypatch) -> None:
+    demand, broken = demanded("torch==2.10.0", "taker"), proposing._BrokenSetError("nothing is possible")
+    best = search(demanded("torch==2.10.0")).possible[0]
+    way = substitutes.Substitution(asked=demand.companions[0], instead="taker==1", reason="")
+    read: list[object] = []
+
+    def refused(*_args, **_options):
+        raise broken
+
+    def prove(proposals, *_args):
+        read.extend(proposals)
+        return stands, {}
+
+    monkeypatch.setattr(proposing, "_served", refused)
+    monkeypatch.setattr(proposing, "ask", lambda *_: {"torch": Offer(wheels={"2.10.0": ()})})
+    monkeypatch.setattr(
+        proposing, "nearest_demand", lambda *_: proposing.NearestDemand(changes=(way,), proposal=best)
+    )
+    monkeypatch.setattr(proposing, "prove", prove)
+    asked = reading.from_arguments(["torch==2.10.0", "taker"]).merged()
+
+    def answer():
+        machine = proposing.AskedMachine()
+        options = {"python": None, "limit": 1, "name": "a", "index": Listed(), "take_nearest": True}
+        return proposing.propose(asked, machine, **options)
+
+    stands = [replace(best, unproven=None)]
+    assert [str(one) for one in answer().changes] == ["taker==1 in place of taker (as typed)"]
+    assert read == [best]
+    stands = []
+    with pytest.raises(proposing._BrokenSetError):
+        answer()
+
+
 @pytest.mark.parametrize(
     ("told", "bound"),
     [
@@ -817,9 +852,10 @@ def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architectur
             ("architectures", "7.5 8.6+PTX", "Dockerfile:2"),
             ("architectures", "12.0", "Dockerfile:3"),
             ("nvcc", "12.1.1", "Dockerfile:5"),
+            ("run", "torch.utils.cpp_extension.load", "ops.py"),
         ],
     )
-    first, listed, nvcc = told_of.of_sources(asked, best, demand)
+    first, run, listed, nvcc = told_of.of_sources(asked, best, demand)
     for said in (
         "nvcc of CUDA 12.8",
         "FROM nvidia/cuda:12.8.",
@@ -828,6 +864,38 @@ def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architectur
         "submodule",
     ):
         assert said in first
+    assert "ops.py: torch.utils.cpp_extension.load compiles CUDA code as it runs, by nvcc of CUDA 12.8" in run
+    assert "a gcc of at most 14 (CC=gcc-14 CXX=g++-14)" in run
     assert listed.startswith("Dockerfile:2: TORCH_CUDA_ARCH_LIST='7.5 8.6+PTX' has no 12.0 (RTX5080)")
     assert "Dockerfile:5: nvcc of CUDA 12.1.1 beside a PyTorch for CUDA 12.8" in nvcc
     assert list(told_of.of_sources(reading.Wishes(), best, demand)) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "known"),
+    [(["sm_80", "compute_80"], True), (["sm_75"], False), (["sm_90"], False), (None, False)],
+)
+def test_gpu_code_that_no_table_knows_is_read_from_the_wheel(monkeypatch, listed, known) -> None:
+    demand = demanded("torch==2.8.0", gpus=("RTX3060",))
+    best = search(demand).possible[0]
+    text = "whether torchvision 0.14.1 has code for RTX3060 (8.6) is not known: it is older"
+    open_ = Finding(Outcome.UNKNOWN, text, rule="package-gpu")
+    best = replace(best, cell=replace(best.cell, pip=("torchvision==0.14.1",)), findings=(open_,))
+    python = f"cp{best.cell.python.replace('.', '')}"
+    names = (
+        f"torchvision-0.14.1-{python}-{python}-macosx_11_0_arm64.whl",
+        f"torchvision-0.14.1-{python}-{python}-manylinux1_x86_64.whl",
+        f"torchvision-0.15.0-{python}-{python}-manylinux1_x86_64.whl",
+    )
+    files = [IndexFile(name=name, url=f"https://index.example/{name}", sha256=None) for name in names]
+    index, read = SimpleNamespace(offers=lambda _name: files, client=None), []
+
+    def read_package(file, _client):
+        read.append(file.name)
+        return SimpleNamespace(values={"architectures": listed})
+
+    monkeypatch.setattr(told_of, "read_package", read_package)
+    found = told_of.with_code_read(best, demand, index, lambda _text: None)
+    assert read == [names[1]]
+    assert found.possible is known
+    assert (open_ in found.findings) is not known
