@@ -32,8 +32,8 @@ _GRACE = 183
 """Days: a project is written with the releases of the half-year after its newest pin."""
 _APART = 548
 """Days after all other releases, from which on one that is named is a later repair of a single line."""
-_FEW = 2
-"""Releases that have to be named at least for a time: one alone may be held back for a reason of its own."""
+_HELD_BACK = frozenset(("numpy", "setuptools", "protobuf", "pip", "wheel", "pillow"))
+"""Which one line keeps back for a reason of its own, years later: NumPy 2 and protobuf 4 broke others."""
 OLDEST_PYTHON = (3, 8)
 """Older ones are in no system that is still served."""
 _SECONDS = 5
@@ -116,8 +116,7 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     """
     filed = [wish for wish in wishes if wish.place != TYPED] or [*wishes]
     named = [wish for wish in filed if wish.parsed.specifier]
-    pins = [wish for wish in named if bounded(wish.parsed)]
-    if not pins or (len(named) < _FEW and not load().is_framework(pins[0].name)):
+    if all(wish.name in _HELD_BACK or not bounded(wish.parsed) for wish in named):
         return None
     listed = pages((wish.name for wish in named), index)
     days: dict[NamedRequirement, str] = {}
@@ -130,11 +129,11 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
             there = released(files, wish.name) if not isinstance(files, str) else {}
             if (day := _named_day(wish.parsed, there, upper=upper)) is not None:
                 days[wish] = day
-                held = held or upper or _exact(wish.parsed)
-    if not held or (len(days) < _FEW and not load().is_framework(next(iter(days)).name)):
+                held = held or ((upper or _exact(wish.parsed)) and wish.name not in _HELD_BACK)
+    if not held:
         return None
     ordered = sorted(days.values())
-    while len(ordered) > _FEW and _days(ordered[-2], ordered[-1]) > _APART:
+    while len(ordered) > 2 and _days(ordered[-2], ordered[-1]) > _APART:
         ordered.pop()
     written = ordered[-1]
     last = datetime.date.fromisoformat(written) + datetime.timedelta(days=_GRACE)

@@ -542,6 +542,17 @@ def with_sources(
     narrowed: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="rtbuild-resolve-") as folder:
         stand_ins: list[LocalWheel] = []
+
+        def build(name: str, found: tuple[Sdist, SdistContents]) -> None:
+            built[name] = found
+            stand_ins.append(_stand_in(*found, Path(folder)))
+
+        lacked = _lacked(index, target)
+        for name in sorted(canonical(Requirement(text).name) for text in asked if text in lacked):
+            again = _source(_wanted(name, asked, ""), target, index)
+            if again is None or (again[1].compiled and not _compiles(cell, again[0], boldly=name in boldly)):
+                continue  # the resolver says it again
+            build(name, again)
         while True:
             tried = _named(cell, asked, built, narrowed)
             try:
@@ -560,8 +571,16 @@ def with_sources(
                         found[1].compiled and not _compiles(cell, found[0], boldly=name in boldly)
                     ):
                         raise
-                    built[name] = found
-                    stand_ins.append(_stand_in(*found, Path(folder)))
+                    build(name, found)
+                    lacked.update(text for text in asked if canonical(Requirement(text).name) == name)
+
+
+@functools.lru_cache(maxsize=64)
+def _lacked(_index: Index, _target: Target) -> set[str]:
+    """The requirements of which the index has sources alone, as the resolver found in this process: it takes
+    a question for each to say so.
+    """
+    return set()
 
 
 def _compiles(cell: Cell, sdist: Sdist, *, boldly: bool) -> bool:

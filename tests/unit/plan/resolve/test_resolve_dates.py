@@ -92,7 +92,7 @@ def test_one_line_that_was_repaired_years_later_does_not_move_the_time() -> None
     ids=[
         "nothing is named",
         "lower bounds alone",
-        "one pin alone",
+        "what others keep back",
         "no answer",
         "of the last half-year or so",
     ],
