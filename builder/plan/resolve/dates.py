@@ -10,8 +10,9 @@ import datetime
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -230,12 +231,13 @@ def older_set(
     wheels: Sequence[Wheel],
     period: Period,
     resolve: Callable[[Cell, UploadLimit | None], Sequence[Wheel]],
+    offers: Callable[[str], Iterable[IndexFile]],
 ) -> tuple[Cell, Sequence[Wheel], str] | None:
     """The cell with bounds for what nothing bounds, the set of wheels that it has by them, and why.
 
     The cell and its newest ``wheels`` as they are, with the reason, if no set of that time goes with them;
-    None if they are of it. Where a framework chosen for a newer card asks for a later release, that one is of
-    the framework's time; and all are, if not even those go together.
+    None if they are of it. ``offers`` lists a package's files. Where a framework chosen for a newer card asks
+    for a later release, that one is of the framework's time; and all are, if not even those go together.
     """
     own = names_of(cell.frameworks)
     exact = {canonical(one.name) for one in map(Requirement, cell.pip) if _exact(one)}
@@ -249,7 +251,8 @@ def older_set(
     for day in (first, theirs):
         if day is None or day < first:
             continue
-        older = _solved_by(day, theirs, fixed, lambda limit: resolve(cell, limit))
+        stale = partial(_stale, day=day, asked=names_of(cell.pip) - fixed, offers=offers)
+        older = _solved_by(day, theirs, fixed, lambda limit: resolve(cell, limit), stale)
         if older is None:
             continue
         pip = asked_once(cell.pip, bounds := tuple(_bounds(older, wheels, cell, fixed)))
@@ -284,22 +287,44 @@ def _solved_by(
     theirs: str | None,
     fixed: Iterable[str],
     resolve: Callable[[UploadLimit], Sequence[Wheel]],
+    stale: Callable[[Sequence[Wheel]], Iterable[str]],
 ) -> Sequence[Wheel] | None:
-    """The set of wheels to a day, with later ones where a package that is ``fixed`` asks for them: to the day
-    ``theirs``, else to any. None if there is none.
+    """The set of wheels to a day, with later ones where a package that is ``fixed`` asks for them, or where
+    what there is, is ``stale``: to the day ``theirs``, else to any. None if there is none.
     """
     packages: dict[str, str | None] = dict.fromkeys(fixed)
+    next_day = theirs if theirs is not None and theirs > day else None
+    found: Sequence[Wheel] | None = None
     for _ in range(_TRIES):
         try:
-            return resolve(UploadLimit(day=day, packages=packages))
+            found = resolve(UploadLimit(day=day, packages=packages))
+            named = stale(found)
         except NoSolutionError as problem:
-            moved = [name for name in kept_out(problem.message) if packages.get(name, day) is not None]
-            if not moved:
-                return None
-            packages |= {name: theirs if name not in packages else None for name in moved}
+            named = kept_out(problem.message)
         except PackageIndexError:
-            return None
-    return None
+            break
+        moved = [name for name in named if packages.get(name, day) is not None]
+        if not moved:
+            break
+        packages |= {name: next_day if name not in packages else None for name in moved}
+    return found
+
+
+def _stale(
+    wheels: Iterable[Wheel], *, day: str, asked: Set[str], offers: Callable[[str], Iterable[IndexFile]]
+) -> list[str]:
+    """The packages that are asked for of which a resolver went back years from what there was to a day: to a
+    release of before it brought one that has sources alone.
+    """
+    found = []
+    for wheel in wheels:
+        name, mine = canonical(wheel.name), _day(wheel)
+        if name not in asked or not wheel.uploaded or mine > day or _days(mine, day) < _APART:
+            continue
+        there = [one for one in released(offers(name), name).values() if one <= day]
+        if there and _days(mine, max(there)) >= _APART:
+            found.append(name)
+    return found
 
 
 def _bounds(

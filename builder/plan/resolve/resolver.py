@@ -321,7 +321,7 @@ def solved(
             return wider.resolve(requirements(other), target=target, built=built, limit=limit)
 
         newest = resolve(tried, None)
-        older = older_set(tried, newest, period, resolve) if period is not None else None
+        older = older_set(tried, newest, period, resolve, wider.offers) if period is not None else None
         of_time[:] = [older] if older is not None else []
         return newest
 

@@ -40,7 +40,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
 def files(name: str) -> tuple[IndexFile, ...]:
     return tuple(
         IndexFile(name=f"{name}-{version}-py3-none-any.whl", url="", sha256=None, uploaded=day)
-        for version, day in RELEASES[name].items()
+        for version, day in RELEASES.get(name, {}).items()
     )
 
 
@@ -223,7 +223,7 @@ PERIOD = Period(day="2021-01-27", written="2020-07-28", why="the releases that i
 
 def test_what_is_asked_for_and_what_it_brings_is_bounded_to_the_time(old_cell) -> None:
     resolver = Resolver()
-    found = older_set(old_cell, NEWEST, PERIOD, resolver)
+    found = older_set(old_cell, NEWEST, PERIOD, resolver, files)
     assert found is not None
     cell, _, why = found
     assert cell.pip == ("tensorboard==2.3.0", "transformers<=4.2", "numpy<2,<=1.20", "protobuf<=3.14")
@@ -237,7 +237,7 @@ def test_what_is_asked_for_and_what_it_brings_is_bounded_to_the_time(old_cell) -
 
 def test_what_the_framework_asks_for_is_of_the_frameworks_time(old_cell) -> None:
     resolver = Resolver("sympy")
-    found = older_set(old_cell, NEWEST, PERIOD, resolver)
+    found = older_set(old_cell, NEWEST, PERIOD, resolver, files)
     assert found is not None
     second = resolver.limits[1]
     assert second is not None
@@ -245,18 +245,36 @@ def test_what_the_framework_asks_for_is_of_the_frameworks_time(old_cell) -> None
 
 
 def test_where_nothing_of_the_time_goes_the_frameworks_time_is_next(old_cell) -> None:
-    found = older_set(old_cell, NEWEST, PERIOD, Resolver(ends="2023"))
+    found = older_set(old_cell, NEWEST, PERIOD, Resolver(ends="2023"), files)
     assert found is not None
     assert "of the time of torch==1.13.1" in found[2]
-    found = older_set(old_cell, NEWEST, PERIOD, Resolver(ends="2026"))
+    found = older_set(old_cell, NEWEST, PERIOD, Resolver(ends="2026"), files)
     assert found is not None
     assert found[0] == old_cell
     assert "nothing goes with torch==1.13.1 on Python 3.8: the newest is taken" in found[2]
 
 
+def test_a_release_of_years_before_is_not_of_the_time(old_cell, monkeypatch) -> None:
+    """Of wandb the resolver goes back to 2017: later ones of the time bring what has sources alone."""
+    monkeypatch.setitem(RELEASES, "transformers", {"1.0": "2017-02-01", "4.2": "2021-01-15"})
+    asked: list[UploadLimit | None] = []
+
+    def resolve(_cell, limit):
+        asked.append(limit)
+        old = wheel("transformers", "1.0", "2017-02-01")
+        late = limit is None or "transformers" in limit.packages
+        return [one if late or one.name != "transformers" else old for one in NEWEST]
+
+    assert older_set(old_cell, NEWEST, PERIOD, resolve, files) is None
+    first, second = asked
+    assert first is not None
+    assert second is not None
+    assert second.packages["transformers"] == "2023-06-16"
+
+
 def test_packages_of_a_later_python_know_it(old_cell) -> None:
     resolver = Resolver()
-    found = older_set(replace(old_cell, python="3.12"), NEWEST, PERIOD, resolver)
+    found = older_set(replace(old_cell, python="3.12"), NEWEST, PERIOD, resolver, files)
     assert found is not None
     assert resolver.limits[0] is not None
     assert resolver.limits[0].day == "2024-04-01"
@@ -265,7 +283,7 @@ def test_packages_of_a_later_python_know_it(old_cell) -> None:
 
 def test_a_set_that_is_of_the_time_stays(old_cell) -> None:
     fixed = [one for one in NEWEST if one.name in {"torch", "tensorboard", "nvidia-cublas-cu11"}]
-    assert older_set(old_cell, fixed, PERIOD, Resolver()) is None
+    assert older_set(old_cell, fixed, PERIOD, Resolver(), files) is None
 
 
 def test_uv_is_told_the_days() -> None:
