@@ -84,6 +84,10 @@ def resolve(
     take_nearest: bool = opt.of(
         "--nearest: If nothing fits, take the nearest requirements that do, and say which.", False
     ),
+    as_of: str | None = opt.of(
+        "--as-of DATE: The time that the project is of: 2021-06, or today for the newest releases. By "
+        "default what it pins tells: unbounded packages, and Python, are taken of that time."
+    ),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
@@ -120,6 +124,8 @@ def resolve(
                 name=title,
                 index=index,
                 take_nearest=take_nearest,
+                date=as_of,
+                files=requirement_file or (),
                 note=note,
             )
             _refuse_newer(found, drivers[1:])

@@ -1,10 +1,12 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
+import datetime
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
@@ -18,6 +20,7 @@ from builder.core.errors import (
 from builder.core.versions import canonical, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
+from builder.plan.resolve.dates import Period, as_of, committed, period_of
 from builder.plan.resolve.notes import (
     named,
     notes_on,
@@ -125,11 +128,14 @@ def propose(
     index: Index | None,
     take_nearest: bool = False,
     rootfs: bool = False,
+    date: str | None = None,
+    files: Sequence[Path] = (),
     note: Callable[[str], None] = lambda _text: None,
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
-    ``rootfs``: of cells with the best one's releases first those that need no registry. ``note`` is told each
-    stage, since a resolver and an index may take minutes.
+    ``rootfs``: of cells with the best one's releases first those that need no registry. ``date``: the
+    project's time, as :func:`as_of` reads it; without, what it names tells, else the clone that ``files``
+    are in. ``note`` is told each stage, since a resolver and an index may take minutes.
 
     Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
@@ -165,6 +171,7 @@ def propose(
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
+        demand = replace(demand, period=_period(demand, date, files, index))
         changes, refusal = swapped, _refused_for(swapped)
         try:
             demand, dropped, standing, told = _served(
@@ -213,6 +220,17 @@ def propose(
             last=last,
             changes=changes,
         )
+
+
+def _period(demand: Demand, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
+    """The time of the project: the one that is given, else that of what it names, else of its clone."""
+    if date is not None:
+        return as_of(date)
+    if index is None:
+        return None
+    today = datetime.datetime.now(datetime.UTC).date()
+    found = period_of((*demand.frameworks, *demand.companions), index, today)
+    return found or next(filter(None, (committed(file, today) for file in files)), None)
 
 
 @contextmanager

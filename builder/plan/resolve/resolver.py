@@ -28,9 +28,19 @@ from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked_once, broken_set, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
+from builder.plan.resolve.dates import Period, bounded, older_set
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.sources.index import Index, LocalWheel, SdistContents, Target, page, sdist_contents
+from builder.sources.index import (
+    Index,
+    LocalWheel,
+    SdistContents,
+    Target,
+    UploadLimit,
+    lacking,
+    page,
+    sdist_contents,
+)
 
 QUESTIONS = 40
 """Proposals that the resolver is asked about: a count, since no answer may depend on a machine's load."""
@@ -105,10 +115,12 @@ def prove(
             first, most = QUESTIONS - left + 1, min(QUESTIONS, len(ordered))
             note(f"uv resolves set {first} of at most {most}")
             count, left = _AT_ONCE, left - len(batch)
-            answers = pool.map(lambda one: solved(one, index, demand.driver), batch)
+            answers = pool.map(lambda one: solved(one, index, demand.driver, period=demand.period), batch)
             pairs = zip(batch, answers, strict=True)
             for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
                 answer = files.safest(found, demand.driver)
+                if isinstance(answer, str) and demand.period is not None and not isinstance(found, str):
+                    answer = files.safest(solved(one, index, demand.driver), demand.driver)  # of any time
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
@@ -285,8 +297,16 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     return None
 
 
-def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[str] = frozenset()) -> Answer:
-    """The proposal with its set of wheels, or the resolver's words if there is none.
+def solved(
+    proposal: Proposal,
+    index: Index,
+    driver: str | None,
+    *,
+    boldly: Set[str] = frozenset(),
+    period: Period | None = None,
+) -> Answer:
+    """The proposal with its set of wheels, of the ``period`` if such go together, or the resolver's words if
+    there is none.
 
     An index that does not answer leaves it ``unasked``, without wheels. ``boldly``: packages that
     are compiled with a compiler alone where nobody read what their build needs: the answer is then unknown.
@@ -294,8 +314,16 @@ def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[
     cell, target = proposal.cell, _target(proposal.cell)
     wider = index.with_extra(cell.index)
 
+    of_time: list[tuple[Cell, Sequence[Wheel], str]] = []
+
     def solve(tried: Cell, built: Sequence[LocalWheel]) -> Sequence[Wheel]:
-        return wider.resolve(requirements(tried), target=target, built=built)
+        def resolve(other: Cell, limit: UploadLimit | None) -> Sequence[Wheel]:
+            return wider.resolve(requirements(other), target=target, built=built, limit=limit)
+
+        newest = resolve(tried, None)
+        older = older_set(tried, newest, period, resolve, wider.offers) if period is not None else None
+        of_time[:] = [older] if older is not None else []
+        return newest
 
     try:
         built, wheels, reasons = with_sources(cell, requirements(cell), target, wider, solve, boldly=boldly)
@@ -303,11 +331,22 @@ def solved(proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[
         return problem.message
     except PackageIndexError as problem:
         return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
+    for tried, those, why in of_time:
+        answer = _rechecked(proposal, tried, those, reasons, driver)
+        if not isinstance(answer, str):
+            return replace(answer[0], added=(*answer[0].added, why)), those
     if not reasons:
         return replace(proposal, wheels=len(wheels), size=_bytes(wheels)), wheels
-    findings = (*check(built, Truth.of_offer(cell), driver=driver, suggest=False), *untried(built))
+    return _rechecked(proposal, built, wheels, reasons, driver)
+
+
+def _rechecked(
+    proposal: Proposal, cell: Cell, wheels: Sequence[Wheel], sources: tuple[str, ...], driver: str | None
+) -> Answer:
+    """The proposal with another cell and its set of wheels, or why the rules refuse that."""
+    findings = (*check(cell, Truth.of_offer(proposal.cell), driver=driver, suggest=False), *untried(cell))
     found = replace(
-        proposal, cell=built, findings=findings, wheels=len(wheels), size=_bytes(wheels), sources=reasons
+        proposal, cell=cell, findings=findings, wheels=len(wheels), size=_bytes(wheels), sources=sources
     )
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)
@@ -424,8 +463,8 @@ def _versions(
     try:
         # what the framework pins itself, Triton, is left to it where the demand is open: the newest of it
         # would get an old framework that pins none
-        own = {canonical(one.name) for one in _asked_by(proposals[0]) if _bounded(one)}
-        own -= {wish.name for wish in demand.companions if _bounded(wish.parsed)}
+        own = {canonical(one.name) for one in _asked_by(proposals[0]) if bounded(one)}
+        own -= {wish.name for wish in demand.companions if bounded(wish.parsed)}
         beside = [text for text in cell.pip if canonical(Requirement(text).name) not in own]
         wanted = [*open_, *bounds, *beside]
         wheels = index.with_extra(cell.index).resolve(wanted, target=_target(cell))
@@ -439,11 +478,6 @@ def _asked_by(proposal: Proposal) -> Iterator[Requirement]:
     for parsed in map(Requirement, proposal.cell.frameworks):
         for row in load().table(canonical(parsed.name)).of(pinned(parsed) or ""):
             yield from map(Requirement, row.requires)
-
-
-def _bounded(parsed: Requirement) -> bool:
-    """Whether a requirement keeps newer releases out."""
-    return any(one.operator not in {">", ">=", "!="} for one in parsed.specifier)
 
 
 def _target(cell: Cell) -> Target:
@@ -485,11 +519,6 @@ _MOST_BUILT = 24
 """Packages that are built from sources for one cell."""
 _LARGEST_SOURCE = 200 << 20
 """Bytes of a source archive that is read."""
-_LACKING = re.compile(
-    r"Wheels are required for `(?P<told>[\w.-]+)`"
-    r"|(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*)(?:[<>=!~][^\s]*)? ha(?:s|ve) no usable wheels"
-)
-"""uv's words for a package that has sources alone."""
 
 
 def with_sources(
@@ -513,6 +542,17 @@ def with_sources(
     narrowed: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="rtbuild-resolve-") as folder:
         stand_ins: list[LocalWheel] = []
+
+        def build(name: str, found: tuple[Sdist, SdistContents]) -> None:
+            built[name] = found
+            stand_ins.append(_stand_in(*found, Path(folder)))
+
+        lacked = _lacked(index, target)
+        for name in sorted(canonical(Requirement(text).name) for text in asked if text in lacked):
+            again = _source(_wanted(name, asked, ""), target, index)
+            if again is None or (again[1].compiled and not _compiles(cell, again[0], boldly=name in boldly)):
+                continue  # the resolver says it again
+            build(name, again)
         while True:
             tried = _named(cell, asked, built, narrowed)
             try:
@@ -531,8 +571,16 @@ def with_sources(
                         found[1].compiled and not _compiles(cell, found[0], boldly=name in boldly)
                     ):
                         raise
-                    built[name] = found
-                    stand_ins.append(_stand_in(*found, Path(folder)))
+                    build(name, found)
+                    lacked.update(text for text in asked if canonical(Requirement(text).name) == name)
+
+
+@functools.lru_cache(maxsize=64)
+def _lacked(_index: Index, _target: Target) -> set[str]:
+    """The requirements of which the index has sources alone, as the resolver found in this process: it takes
+    a question for each to say so.
+    """
+    return set()
 
 
 def _compiles(cell: Cell, sdist: Sdist, *, boldly: bool) -> bool:
@@ -554,11 +602,6 @@ def untried(cell: Cell) -> Iterator[Finding]:
                 "read nowhere; `rtbuild lock` tells, and names what is missing"
             )
             yield Finding(Outcome.UNKNOWN, text, rule="from-source")
-
-
-def lacking(message: str) -> list[str]:
-    """The packages that by the resolver's words have sources alone."""
-    return list(dict.fromkeys(canonical(m["told"] or m["name"]) for m in _LACKING.finditer(message)))
 
 
 def asked_by_sources(message: str, asked: Sequence[str], target: Target, index: Index) -> Iterator[str]:

@@ -51,6 +51,7 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
+from builder.plan.resolve.dates import Period
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, Target, pages, rank, takes, wheel_name
 
@@ -79,6 +80,8 @@ class Demand:
     """What the source imports that the requirements are for, as a cell has it."""
     wheels_for: frozenset[str] | None = None
     """The Pythons that the companions have wheels for; None for any."""
+    period: Period | None = None
+    """The time that the project is of; None for today's, or for one that nothing tells."""
 
     @property
     def built_for(self) -> str:
@@ -92,6 +95,10 @@ class Demand:
             and (self.wheels_for is None or version in self.wheels_for)
             and all(wish.holds(version, self.built_for) for wish in self.frameworks)
         )
+
+    def python_rank(self, version: str) -> tuple[bool, bool, int]:
+        """Sort key of a Python, lowest best: the newest, or that of the project's time."""
+        return self.period.rank(version) if self.period is not None else (False, False, -key(version)[1])
 
     def parts(self) -> Iterator[tuple[str, Self]]:
         """Each single demand by its name, and the whole without it."""
@@ -282,12 +289,12 @@ def search(
     unreserved = 0
     for number, (combination, proposal) in enumerate(judged(demand, available=available, most=most)):
         if proposal.possible:
-            ranked.append((_rank(proposal, combination, number), proposal))
+            ranked.append((_rank(proposal, demand, combination, number), proposal))
             unreserved += proposal.outcome is Outcome.POSSIBLE
         elif refused.setdefault(combination, proposal).outcome.severity > proposal.outcome.severity:
             refused[combination] = proposal
         if not proposal.possible and left_to_lock(proposal.findings):
-            open_.append((_rank(proposal, combination, number), proposal))
+            open_.append((_rank(proposal, demand, combination, number), proposal))
         if unreserved >= enough:
             break
     possible, left = (
@@ -349,7 +356,7 @@ def closest(
             break
         if proposal.possible:
             first = combination
-            found.append((_rank(proposal, combination, number), proposal))
+            found.append((_rank(proposal, demand, combination, number), proposal))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
@@ -577,14 +584,16 @@ def imports_into(demand: Demand, beside: Iterable[NamedRequirement]) -> tuple[st
     return tuple(sorted(text for text in found if is_asked_for(re.split("[.:]", text)[0]))[:MOST_IMPORTS])
 
 
-def _rank(proposal: Proposal, combination: Combination, number: int) -> tuple[object, ...]:
+def _rank(proposal: Proposal, demand: Demand, combination: Combination, number: int) -> tuple[object, ...]:
+    mine = demand.python_rank(proposal.cell.python)
     return (
         any(finding.outcome is Outcome.WARNS for finding in proposal.findings),
         [newest_first(choice.row.version) for choice in combination],
         sum(bool(choice.index) for choice in combination),
         sum(not choice.brings for choice in combination),
+        mine[:2],
         needs_standalone(proposal.cell),
-        newest_first(proposal.cell.python),
+        mine,
         number,
     )
 

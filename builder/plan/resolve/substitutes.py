@@ -5,6 +5,7 @@ that the resolver names gives up its bounds, and is brought back as near as it g
 out the fewest, and needs the fewest and smallest changes, is taken.
 """
 
+import functools
 import itertools
 import re
 import shlex
@@ -33,9 +34,10 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Finding, Outcome, asked_once, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
+from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, lacking, on_numpy_1, reason, solved
+from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -47,7 +49,7 @@ from builder.plan.resolve.solve import (
     needs_standalone,
     wheel_pythons,
 )
-from builder.sources.index import Index, wheel_name
+from builder.sources.index import Index, lacking, wheel_name
 
 _ON_EACH_PYTHON = 20
 """Questions to the resolver, and two more for each package: a count, since no answer may depend on a
@@ -178,7 +180,7 @@ def _nearest(demand: Demand, asked: _Sources, only: _Suits = lambda _: True) -> 
         why = f"its images have no compiler, and of {', '.join(sources)} the index has only sources"
     if not ways:
         return None
-    best = min(ways, key=_distance)
+    best = min(ways, key=functools.partial(_distance, demand=demand))
     # the bare release is by pip its default build, which may be another than the cell's
     builds = {text.partition("+")[0]: text for text in best.proposal.cell.frameworks}
     changes = (replace(one, instead=builds.get(one.instead or "", one.instead)) for one in best.changes)
@@ -254,26 +256,41 @@ def _way(moved: tuple[Demand, list[Substitution]], asked: _Sources, suits: _Suit
             resolved = [len(one.changes) for one in found if one.proposal.unasked is None]
             # where more lack a wheel than change already, nothing nearer is found
             proposals = [one for one in proposals[_AT_ONCE:] if not resolved or one[1] < min(resolved)]
+            if any(_left_out(one) == 0 for one in found if one.proposal.unasked is None):
+                proposals = [one for one in proposals if not _is_gone(one[0].cell.python)]
     if not found:
         for kind in (FaultError, NotKnownError):
             for problem in problems:
                 if isinstance(problem, kind):
                     raise problem
         return None
-    best = min(found, key=_distance)
+    best = min(found, key=functools.partial(_distance, demand=wider))
     return replace(best, changes=(*changes, *best.changes))
 
 
-def _distance(found: NearestDemand) -> tuple[bool, int, int, int, int, bool]:
-    """Whether an index was silent, how many are left out and changed, by how many majors and minors, and
-    whether the base has no such Python.
+def _left_out(found: NearestDemand) -> int:
+    return sum(one.instead is None for one in found.changes)
+
+
+def _distance(found: NearestDemand, demand: Demand) -> tuple[object, ...]:
+    """Whether an index was silent, how many are left out, whether the Python is one that no system has any
+    more, how many are changed, by how many majors and minors, and whether the base has no such Python; at
+    last, how far the Python is from those of the project's time.
     """
     pairs = [(_release(str(one.asked)), _release(one.instead or "")) for one in found.changes]
     apart = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs if old and new]
-    left_out = sum(one.instead is None for one in found.changes)
+    left_out = _left_out(found)
     silent = found.proposal.unasked is not None
     majors, minors = (sum(row[place] for row in apart) for place in (0, 1))
-    return silent, left_out, len(found.changes), majors, minors, needs_standalone(found.proposal.cell)
+    cell = found.proposal.cell
+    changed = (len(found.changes), majors, minors)
+    python = (needs_standalone(cell), demand.python_rank(cell.python))
+    return silent, left_out, _is_gone(cell.python), *changed, *python
+
+
+def _is_gone(python: str) -> bool:
+    """Whether no system that is still served has such a Python: https://devguide.python.org/versions/"""
+    return key(python) < OLDEST_PYTHON
 
 
 def _of_another_major(change: Substitution) -> bool:
@@ -415,13 +432,19 @@ def _one_for_each_python(
     """The first proposal for each Python, on a Debian release if possible: only there code is compiled. With
     how many of the companions have no wheel for that Python.
 
-    The Pythons that are nearest to those that the companions have wheels for come first.
+    The Pythons that are nearest to those that the companions have wheels for come first, and such as no
+    system has any more, last.
     """
     has = wheel_pythons(demand.companions, index, demand.built_for) if index is not None else {}
     usual = dict.fromkeys(one.cell.python for one in itertools.islice(_proposals(demand, available), 200))
     others = [python for python in every_python() if demand.takes_python(python) and python not in usual]
     by_wheels = sorted(
-        [*usual, *others], key=lambda python: sum(_minors_apart(python, there) for there in has.values())
+        [*usual, *others],
+        key=lambda python: (
+            _is_gone(python),
+            sum(_minors_apart(python, there) for there in has.values()),
+            demand.python_rank(python)[:2],
+        ),
     )
     found = []
     for python in by_wheels:
@@ -479,18 +502,19 @@ def _loosened(
     first: dict[str, str] = {}
     """What was said of a package as it is asked for: of its other releases it is said in other words."""
 
-    def ask(other: _Changed) -> Answer:
+    def ask(other: _Changed, period: Period | None = None) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
         tried = _with(proposal, demand, {**mine, **other})
-        return _answer(tried, index, demand.driver, boldly=boldly, moved=moved)
+        return _answer(tried, index, demand.driver, boldly=boldly, moved=moved, period=period)
 
     for _ in range(_ON_EACH_PYTHON + 2 * len(mine)):
         answer = ask(changed)
         if not isinstance(answer, str):
             kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
             if index is not None and answer[0].unasked is None:
-                kept = _with_pins(_brought_back(kept, mine, ask, index), ask)
+                kept = _brought_back(kept, mine, ask, index)
+                kept = _with_pins(kept, functools.partial(ask, period=demand.period))
             kept.reasons = {**_said_first(changed, first, mine), **kept.reasons}
             return NearestDemand(changes=tuple(_changes(kept, mine)), proposal=kept.proposal)
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
@@ -604,7 +628,13 @@ def _with(proposal: Proposal, demand: Demand, beside: Mapping[str, NamedRequirem
 
 
 def _answer(
-    proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str], moved: bool
+    proposal: Proposal,
+    index: Index | None,
+    driver: str | None,
+    *,
+    boldly: Set[str],
+    moved: bool,
+    period: Period | None = None,
 ) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
@@ -615,15 +645,15 @@ def _answer(
         # what code for NumPy 1 lacks, and no other release
         why = "numpy<2: " + next(one.message for one in refused if one.rule in OF_NUMPY)
         bound = replace(proposal, cell=first, added=(*proposal.added, why))
-        return _answer(bound, index, driver, boldly=boldly, moved=moved)
+        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period)
     if (kept := kept_from_bad(cell, refused)) is not None:
         bound = replace(proposal, cell=kept[0], added=(*proposal.added, kept[1]))
-        return _answer(bound, index, driver, boldly=boldly, moved=moved)
+        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period)
     if refused:
         return "\n".join(finding.message for finding in refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
-    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
+    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly, period=period)
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0], ()  # an index that does not answer refuses nothing
     return answer

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         sdist_files as sdist_files,
     )
     from .simple_api import IndexFile as IndexFile
+    from .uv import UploadLimit as UploadLimit, kept_out as kept_out, lacking as lacking
     from .target import (
         MACHINES as MACHINES,
         Target as Target,

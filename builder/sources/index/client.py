@@ -30,7 +30,7 @@ from builder.core.versions import canonical
 from builder.sources.index import simple_api, uv
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import MACHINES, Target, rank, wheel_name
-from builder.sources.index.uv import IndexSettings
+from builder.sources.index.uv import IndexSettings, UploadLimit
 from builder.sources.net import READ_TIMEOUT, Client, Download, explain, remedy, together
 
 _THREADS = 4
@@ -70,6 +70,7 @@ class Index:
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
         self._known: dict[str, str] = {}
         self._absent: set[tuple[str, tuple[str, ...]]] = set()
+        self._pages: dict[tuple[str, str], tuple[IndexFile, ...]] = {}
 
     @classmethod
     def from_user(
@@ -115,12 +116,13 @@ class Index:
         upgrade: Collection[str] | bool = False,
         listed: bool = False,
         built: Sequence[LocalWheel] = (),
+        limit: UploadLimit | None = None,
     ) -> tuple[Wheel, ...]:
         """The wheels that satisfy ``requirements``, one a package, by name.
 
         ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
         nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
-        index has; each is the one of its package.
+        index has; each is the one of its package. ``limit`` leaves out what was uploaded later.
 
         Raises PackageIndexError if nothing satisfies them, with the reason, or the index did not answer.
         """
@@ -136,6 +138,7 @@ class Index:
                 upgrade=upgrade,
                 listed=listed,
                 files=[one.path for one in built],
+                limit=limit,
             )
         except NoSolutionError as none:
             for name in _ABSENT.findall(none.message)[:3]:
@@ -174,7 +177,10 @@ class Index:
 
     def offers_of(self, index: str, name: str) -> tuple[IndexFile, ...]:
         """As :meth:`offers`, of one index by its address."""
-        files = simple_api.files(self.client, index, name)
+        place = (index, canonical(name))
+        files = self._pages.get(place) or simple_api.files(self.client, index, name)
+        if self.settings.believed:
+            self._pages[place] = files
         if "@" not in index:
             return files
         return tuple(replace(file, url=_with_login(file.url, index)) for file in files)

@@ -46,6 +46,8 @@ class IndexFile:
     """Why its maker took it back, as far as the index says; None for a file that stands."""
     requires_python: str | None = None
     """``Requires-Python`` of its metadata, if the index repeats it: ``>=3.10``."""
+    uploaded: str | None = None
+    """The day of its upload, ``2021-06-14``; None if the index does not say: https://peps.python.org/pep-0700/"""
 
 
 class NotAPageError(ValueError):
@@ -137,7 +139,12 @@ def _file(file: Any, url: str) -> IndexFile:
         metadata=_sha256(beside.get("sha256")) or True if isinstance(beside, dict) else bool(beside),
         yanked=_reason(file["yanked"]) if file.get("yanked") else None,
         requires_python=python if isinstance(python, str) else None,
+        uploaded=_day(file.get("upload-time")),
     )
+
+
+def _day(told: object) -> str | None:
+    return told[:10] if isinstance(told, str) and re.match(r"\d{4}-\d\d-\d\dT", told) else None
 
 
 def _word(name: str) -> str:

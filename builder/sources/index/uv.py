@@ -62,6 +62,48 @@ _HINTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class UploadLimit:
+    """Files that count by the day of their upload: none of a later day than ``day``, ``2021-06-14``, or than
+    that of ``packages``, by canonical name; None for any.
+    """
+
+    day: str
+    packages: Mapping[str, str | None]
+
+    @property
+    def options(self) -> list[str]:
+        """uv's: https://docs.astral.sh/uv/concepts/resolution/#reproducible-resolutions"""
+        end = "T23:59:59Z"
+        each = ((name, f"{day}{end}" if day else "false") for name, day in sorted(self.packages.items()))
+        one_by_one = (part for name, day in each for part in ("--exclude-newer-package", f"{name}={day}"))
+        return ["--exclude-newer", f"{self.day}{end}", *one_by_one]
+
+
+_LACKING = re.compile(
+    r"Wheels are required for `(?P<told>[\w.-]+)`"
+    r"|(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*)(?:[<>=!~][^\s]*)? ha(?:s|ve) no usable wheels"
+)
+"""uv's words for a package that has sources alone."""
+_KEPT_OUT = re.compile(
+    r"`([\w.-]+)` was filtered by `exclude-newer`"
+    r"|(?<![\w.-])([A-Za-z0-9][\w.-]*)(?:[<>=!~][^\s]*)? ha(?:s|ve) no wheels with a matching"
+)
+
+
+def lacking(message: str) -> list[str]:
+    """The packages that by uv's words have sources alone."""
+    return list(dict.fromkeys(canonicalize_name(m["told"] or m["name"]) for m in _LACKING.finditer(message)))
+
+
+def kept_out(message: str) -> list[str]:
+    """The packages whose releases within an :class:`UploadLimit` will not do, by uv's words: a later one is
+    asked for, or those have no wheel that fits.
+    """
+    named = (one or other for one, other in _KEPT_OUT.findall(message))
+    return [*dict.fromkeys((*map(canonicalize_name, named), *lacking(message)))]
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexSettings:
     """Index addresses as the user wrote them, possibly with credentials: never written to a lock or log."""
 
@@ -183,12 +225,13 @@ def compile_requirements(
     upgrade: Collection[str] | bool = False,
     listed: bool = False,
     files: Sequence[Path] = (),
+    limit: UploadLimit | None = None,
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
 
     ``files`` are wheels that no index has. With ``listed`` the requirements are complete: their own
     dependencies are ignored. ``previous`` are preferences: their versions stay if the requirements allow it,
-    except for those that ``upgrade`` names (True: all).
+    except for those that ``upgrade`` names (True: all). ``limit`` leaves out what was uploaded later.
 
     Raises PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
     """
@@ -197,6 +240,7 @@ def compile_requirements(
     command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
     command += [part for path in files for part in ("--find-links", str(path.parent))]
     command += ["--no-deps"] if listed else []
+    command += limit.options if limit is not None else []
     if upgrade is True:
         command.append("--upgrade")
     else:

@@ -101,6 +101,7 @@ ROWS: dict[str, str] = {
     "resolve --progress": "json | torch --offline --gpu T4",
     "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
     "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
+    "resolve --as-of": "2021-06 | torch --offline --gpu T4",
     "resolve --platform": "linux/arm64",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",

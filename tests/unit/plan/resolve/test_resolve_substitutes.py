@@ -584,7 +584,9 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
         def with_extra(self, _urls):
             return self
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
+    monkeypatch.setattr(
+        proving, "solved", lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"),))
+    )
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     broken, unread = {1, 2}, None
@@ -675,7 +677,9 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
         lacks = () if heeds and bound in cell.pip else (gone,)
         return Truth(imports=lacks, unproven=None)
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
+    monkeypatch.setattr(
+        proving, "solved", lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"),))
+    )
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
     heeds = True
@@ -713,7 +717,9 @@ def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_a
     def check(cell, _truth, **_options):
         return (*(() if "libgl1" in cell.apt else (lacks,)), *((other,) if more else ()))
 
-    monkeypatch.setattr(proving, "solved", lambda one, *_: (replace(one, wheels=1), (a_wheel("taker", "1"),)))
+    monkeypatch.setattr(
+        proving, "solved", lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"),))
+    )
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", lambda *_: Truth(unproven=None))
     monkeypatch.setattr(proving, "check", check)

@@ -222,3 +222,20 @@ def test_what_sources_ask_for_is_read(tmp_path: Path) -> None:
     words = "Because all versions of spoken have no usable wheels and you require spoken"
     assert {*asked_by_sources(words, ["spoken"], TARGET, index)} == {"torch", "tqdm"}
     assert not [*asked_by_sources("Because spoken clashes", ["spoken"], TARGET, index)]
+
+
+def test_what_was_found_without_a_wheel_is_not_found_out_again(tmp_path: Path) -> None:
+    index = SourcesOnly(archive(tmp_path, "jieba-0.42.1", {"PKG-INFO": "Name: jieba\n", "setup.py": ""}))
+    said, asked = "Because jieba has no usable wheels and you require jieba, nothing can be done.", ["jieba"]
+    given: list[int] = []
+
+    def solve(_tried: Cell, built) -> list[Wheel]:
+        given.append(len(built))
+        if not built:
+            raise NoSolutionError(said)
+        return [one.wheel for one in built]
+
+    for _ in range(2):
+        tried, _, reasons = with_sources(cell("jieba"), asked, TARGET, index, solve)
+        assert (tried.from_source, len(reasons)) == (("jieba",), 1)
+    assert given == [0, 1, 1]
