@@ -30,6 +30,12 @@ _EVALUATES = re.compile(r"\w*(?:eval|type_hints|forward_?ref)\w*")
 _ATTACHES = frozenset({"attach", "_attach"})
 """Functions of lazy loaders, whose additions stand where they are called."""
 _DEEPEST = 12
+_FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
+"""In a source that makes whichever modules it likes, or adds to them."""
+_ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re.DOTALL)
+"""A lazy loader: what it adds stands where it is called."""
+_STORES = rb"\bmodules\[(?![ \t]*['\"][^'\"{}\n]*['\"][ \t]*\])[^\n]*\][ \t]*=(?!=)"
+"""In a source that gives the interpreter a module by a name that is put together."""
 
 
 def is_named(module: str, name: str) -> bool:
@@ -439,3 +445,81 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 def _text(node: ast.expr | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+# -- whether the text of a source allows for an addition, before its syntax is read
+
+
+def may_pass(content: bytes, module: str) -> bool:
+    """Whether a source may give a module to a function."""
+    last = module.rpartition(".")[2].encode()
+    every = rb"|".join(
+        {rb"sys\.modules\[", *([_aliases(content, last) + rb"\s*[,)]"] if last in content else [])}
+    )
+    return re.search(rb"[(,]\s*(?:\w+\s*=\s*)?(?:\w+\.)*(?:" + every + rb")", content) is not None
+
+
+def may_bring(content: bytes, target: str, added: str | None, *, own: bool) -> bool:
+    """Whether a source may add a name to a module of another place, or, without one, the module to the
+    interpreter's; ``own``: whether the module lies in the same wheel."""
+    module, name = target.encode(), (added or "").encode()
+    if own and b"attach(" in content:
+        content = _ATTACH.sub(b"", content)
+    if not name:
+        return _may_bring_module(content, module, own=own)
+    if (own and re.search(_FINDERS, content)) or _adds_whichever(content, module, own=own):
+        return True
+    if name not in content:
+        return False
+    word = re.escape(name)
+    stored = rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)"
+    if b"." + name in content and re.search(stored, content, re.MULTILINE):
+        return True
+    if not re.search(rb"['\"]" + word + rb"['\"]", content):
+        return False
+    return _adds_texts(content) if own else _adds_texts_to(content, module)
+
+
+def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
+    """Whether a source adds names that it puts together to a module, by whichever name it goes there."""
+    last = module.rpartition(b".")[2]
+    if not (b"setattr(" in content or b"__dict__" in content or b"vars(" in content):
+        return False
+    every = _aliases(content, last) if last in content else b""
+    if own and b"monkeypatch" not in content:  # in its own wheel a function may get it, too; not in its tests
+        every += (b"|" if every else b"") + rb"\w*mod(?:ule)?|namespace|ns|pkg|package"
+    if not every:
+        return False
+    target = rb"(?:\w+\.)*(?:" + every + rb")"
+    adds = rb"setattr\(\s*" + target + rb"\s*,\s*(?!['\"])|\bvars\(\s*" + target + rb"\s*\)"
+    return re.search(adds + rb"|\b" + target + rb"\.__dict__\b", content) is not None
+
+
+def _aliases(content: bytes, last: bytes) -> bytes:
+    """The names that a module goes by in a source, as alternatives of a pattern."""
+    word = re.escape(last)
+    named = re.findall(rb"\bimport\b[^\n]*\b" + word + rb"[ \t]+as[ \t]+(\w+)", content)
+    return b"|".join({word, *named})
+
+
+def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
+    if own and re.search(_FINDERS + rb"|" + _STORES, content):
+        return True
+    last = module.rpartition(b".")[2]
+    if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
+        return False
+    named = rb"['\"][\w.{}]*\b" + re.escape(last) + rb"\b" if own else rb"['\"]" + re.escape(module) + rb"\b"
+    return re.search(named, content) is not None
+
+
+def _adds_texts(content: bytes) -> bool:
+    """Whether a source adds names that it has as texts to anything."""
+    return re.search(rb"setattr\(|__dict__|\bvars\(|sys\.modules|globals\(", content) is not None
+
+
+def _adds_texts_to(content: bytes, module: bytes) -> bool:
+    """The same, to one module, by whichever name it goes in the source."""
+    every = _aliases(content, module.rpartition(b".")[2])
+    direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
+    quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
+    return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))

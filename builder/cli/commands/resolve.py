@@ -24,7 +24,7 @@ from builder.core.model import Cell
 from builder.core.versions import key, names_of, pinned, release, short
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
-from builder.plan.facts.tables import to_type
+from builder.plan.facts.tables import load, to_type
 from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
 from builder.plan.resolve import (
     TYPED,
@@ -278,8 +278,10 @@ def _say_by_hand(found: ProposedMatrix, pages: Sequence[str]) -> None:
         lines = [pip_install(tools, ())] if tools else []
         lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         say(f"  then, by hand: {' && '.join(lines)}")
-        if left and cuda_of(cell) is not None:
-            terminal.say(f"    {', '.join(left)}: compiled by nvcc of CUDA {short(cuda_of(cell) or '', 2)}")
+        after_torch = {row.name for row in load().builds if row.against}
+        late = [text for text in left if names_of([text]) & after_torch]
+        if late and (cuda := cuda_of(cell)) is not None:
+            terminal.say(f"    {', '.join(late)}: compiled by nvcc of CUDA {short(cuda, 2)}")
     if any(wish.place != TYPED for wish in found.asked.wishes):
         old = key(cell.python) < key(_OLDEST_OF_UV)
         way = (

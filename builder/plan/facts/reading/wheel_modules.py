@@ -18,7 +18,7 @@ from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
 from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
-from builder.core.module_additions import Additions, additions, is_named
+from builder.core.module_additions import Additions, additions, is_named, may_bring, may_pass
 from builder.core.module_names import is_of_several, names_of
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
@@ -41,12 +41,6 @@ _READER = 18
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
-_FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
-"""In a source that makes whichever modules it likes, or adds to them."""
-_ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re.DOTALL)
-"""A lazy loader: what it adds stands where it is called."""
-_STORES = rb"\bmodules\[(?![ \t]*['\"][^'\"{}\n]*['\"][ \t]*\])[^\n]*\][ \t]*=(?!=)"
-"""In a source that gives the interpreter a module by a name that is put together."""
 _PATHS = re.compile(
     rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
     rb"|^[/.\w-]+[ \t\r]*\Z"
@@ -581,7 +575,7 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
         for lack in [lack for lack, brought in found.items() if not brought]:
             own = files is not None and files.name == lack[2]
             said |= {lack} if lack[1] and lack[1].encode() in content else set()
-            if not (_may_bring(content, lack, own=own) or (own and _passes(content, lack[0]))):
+            if not (may_bring(content, *lack[:2], own=own) or (own and may_pass(content, lack[0]))):
                 continue
             added = added or additions(
                 content, module, package=files is not None and module in files.packages
@@ -608,77 +602,3 @@ def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:
         return True
     # that of six makes modules below its own alone
     return own and bool(added.finder) and not path.endswith("six.py")
-
-
-def _passes(content: bytes, module: str) -> bool:
-    """Whether a source may give a module to a function."""
-    last = module.rpartition(".")[2].encode()
-    every = rb"|".join(
-        {rb"sys\.modules\[", *([_aliases(content, last) + rb"\s*[,)]"] if last in content else [])}
-    )
-    return re.search(rb"[(,]\s*(?:\w+\s*=\s*)?(?:\w+\.)*(?:" + every + rb")", content) is not None
-
-
-def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
-    """Whether a source may add a name to a module of another place, or a module to the interpreter's."""
-    module, name = lack[0].encode(), (lack[1] or "").encode()
-    if own and b"attach(" in content:
-        content = _ATTACH.sub(b"", content)
-    if not name:
-        return _may_bring_module(content, module, own=own)
-    if (own and re.search(_FINDERS, content)) or _adds_whichever(content, module, own=own):
-        return True
-    if name not in content:
-        return False
-    word = re.escape(name)
-    stored = rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)"
-    if b"." + name in content and re.search(stored, content, re.MULTILINE):
-        return True
-    if not re.search(rb"['\"]" + word + rb"['\"]", content):
-        return False
-    return _adds_texts(content) if own else _adds_texts_to(content, module)
-
-
-def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
-    """Whether a source adds names that it puts together to a module, by whichever name it goes there."""
-    last = module.rpartition(b".")[2]
-    if not (b"setattr(" in content or b"__dict__" in content or b"vars(" in content):
-        return False
-    every = _aliases(content, last) if last in content else b""
-    if own and b"monkeypatch" not in content:  # in its own wheel a function may get it, too; not in its tests
-        every += (b"|" if every else b"") + rb"\w*mod(?:ule)?|namespace|ns|pkg|package"
-    if not every:
-        return False
-    target = rb"(?:\w+\.)*(?:" + every + rb")"
-    adds = rb"setattr\(\s*" + target + rb"\s*,\s*(?!['\"])|\bvars\(\s*" + target + rb"\s*\)"
-    return re.search(adds + rb"|\b" + target + rb"\.__dict__\b", content) is not None
-
-
-def _aliases(content: bytes, last: bytes) -> bytes:
-    """The names that a module goes by in a source, as alternatives of a pattern."""
-    word = re.escape(last)
-    named = re.findall(rb"\bimport\b[^\n]*\b" + word + rb"[ \t]+as[ \t]+(\w+)", content)
-    return b"|".join({word, *named})
-
-
-def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
-    if own and re.search(_FINDERS + rb"|" + _STORES, content):
-        return True
-    last = module.rpartition(b".")[2]
-    if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
-        return False
-    named = rb"['\"][\w.{}]*\b" + re.escape(last) + rb"\b" if own else rb"['\"]" + re.escape(module) + rb"\b"
-    return re.search(named, content) is not None
-
-
-def _adds_texts(content: bytes) -> bool:
-    """Whether a source adds names that it has as texts to anything."""
-    return re.search(rb"setattr\(|__dict__|\bvars\(|sys\.modules|globals\(", content) is not None
-
-
-def _adds_texts_to(content: bytes, module: bytes) -> bool:
-    """The same, to one module, by whichever name it goes in the source."""
-    every = _aliases(content, module.rpartition(b".")[2])
-    direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
-    quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
-    return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))
