@@ -518,13 +518,13 @@ def note_sources(folder: Path, found: Wishes) -> None:
                 places.setdefault(module, path)
     named = (name for wish in found.wishes for name in (wish.name, *wish.parsed.extras))
     asked = {re.sub(r"[\W_]", "", name) for name in named}  # transformers[torch] brings torch
-    for module in {*places} & load().mistaken_names.keys():
-        row = load().mistaken_names[module]
-        if any(canonical(wish.name).startswith(row.instead) for wish in found.wishes):
+    for module in places:
+        row = load().mistaken_names.get(module.lower())  # PIL is of Pillow
+        if row is not None and any(canonical(wish.name).startswith(row.instead) for wish in found.wishes):
             own.add(module)
     absent = [
         module
-        for module in sorted({*places} - own - sys.stdlib_module_names - {"setuptools"}, key=str.lower)
+        for module in sorted({*places} - own - sys.stdlib_module_names - _BROUGHT, key=str.lower)
         if not any(plain in name or name in plain for name in asked for plain in [_plain(module)])
     ]
     if absent:
@@ -538,6 +538,8 @@ def _plain(module: str) -> str:
     return module.lower().replace("_", "")
 
 
+_BROUGHT = {"setuptools", "pkg_resources", "google", "mpl_toolkits"}
+"""Modules of packages that hardly a list names: setuptools, protobuf and others, Matplotlib."""
 _MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
 
 

@@ -559,11 +559,11 @@ def test_what_is_built_after_the_framework_is_taken_of_a_readme(tmp_path: Path) 
 
 
 def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_noted(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("torch\nopencv-python\nscikit-learn\nPyYAML\n")
+    (tmp_path / "requirements.txt").write_text("torch\nopencv-python\nscikit-learn\nPyYAML\nPillow\n")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "net.py").write_text("import os, torch\n")
     (tmp_path / "run.py").write_text(
-        "import cv2\nimport yaml\nimport sklearn\nimport gym\nimport mine.net\n"
+        "import cv2\nimport yaml\nimport sklearn\nfrom PIL import Image\nimport gym\nimport mine.net\n"
         "from torch.utils import cpp_extension\ncpp_extension.load(name='a', sources=['a.cu'])\n"
     )
     (tmp_path / "a.ipynb").write_text('{"cells": [{"source": ["import matplotlib.pyplot as plt\\n"]}]}')
