@@ -140,10 +140,12 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     last = datetime.date.fromisoformat(written) + datetime.timedelta(days=_GRACE)
     if last >= today:
         return None
-    places = dict.fromkeys(re.sub(r":\d+$", "", place) for wish in days for place in wish.place.split(", "))
-    first, where = ordered[0][:7], f"{next(iter(places))}{' and others' * (len(places) > 1)}"
+    places = [*dict.fromkeys(re.sub(r":\d+$", "", wish.place.partition(", ")[0]) for wish in days)]
+    first, name = ordered[0][:7], "names" if len(places) == 1 else "and others name"
     span = f"{first} to {written[:7]}" if first != written[:7] else first
-    return Period(day=last.isoformat(), written=written, why=f"the releases that {where} names are of {span}")
+    return Period(
+        day=last.isoformat(), written=written, why=f"the releases that {places[0]} {name} are of {span}"
+    )
 
 
 def committed(file: Path, today: datetime.date) -> Period | None:

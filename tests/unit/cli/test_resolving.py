@@ -57,7 +57,7 @@ class Offered:
             files |= {"torch": self.own[variant]} if variant in self.own else {}
         return Offered(self.own, **files)
 
-    def resolve(self, requirements, *, target: Target, built: object = ()) -> tuple[Wheel, ...]:
+    def resolve(self, requirements, *, target: Target, built=(), limit=None) -> tuple[Wheel, ...]:
         """A resolver's double: each listed project on its own, without what it depends on itself."""
         fitting = target.tags()
         found = []
