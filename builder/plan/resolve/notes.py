@@ -9,10 +9,10 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Cell
 from builder.core.versions import canonical, key, pinned, release, short
-from builder.plan.facts.rules import PYTORCH, Outcome, check, cuda_of
+from builder.plan.facts.rules import PYTORCH, Outcome, check, cuda_of, of_generations
 from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_line
-from builder.plan.resolve.refusals import last_branches, newer_elsewhere
+from builder.plan.resolve.refusals import newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, search
 
@@ -26,7 +26,7 @@ def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, 
     for about in (_of_extras, _of_builds, of_retired, functools.partial(of_indexes, places)):
         yield from about(best, demand)
     yield from newer_elsewhere(demand)
-    yield from last_branches(demand.gpus)
+    yield from of_generations(demand.gpus, demand.driver)
 
 
 def named(wishes: Sequence[NamedRequirement]) -> str:

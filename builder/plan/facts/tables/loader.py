@@ -127,6 +127,18 @@ class ComputerRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InstanceRow(Row):
+    """A family of a cloud's instances, and the card in them."""
+
+    name: str
+    pattern: str
+    """A regular expression for the beginning of the type in small letters, without ``standard_``."""
+    card: str
+    maker: str | None = None
+    """The card's maker if it is not NVIDIA."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArchitectureRow(Row):
     """A generation of GPUs and the driver branches that serve it."""
 
@@ -138,6 +150,14 @@ class ArchitectureRow(Row):
     """The first driver branch that serves it no more; None if each branch on record does."""
     cuda: str | None = None
     """The first CUDA with code for it, by the row's last source; None if code of an older generation runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelModulesRow(Row):
+    """The kind of a driver's kernel modules, ``open`` or ``proprietary``, that alone serves a generation."""
+
+    name: str
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,6 +377,8 @@ class Facts:
     bad: tuple[BadRow, ...]
     gpus: Mapping[str, GpuRow]
     computers: Mapping[str, ComputerRow]
+    instances: tuple[InstanceRow, ...]
+    kernel_modules: Mapping[str, KernelModulesRow]
     without: Mapping[str, WithoutRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
@@ -613,6 +635,7 @@ def read(where: Path) -> Facts:
         toolkits=cuda.rows(ToolkitRow, "toolkits"),
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),
+        kernel_modules={row.name: row for row in cuda.rows(KernelModulesRow, "kernel_modules")},
         card_drivers={row.name: row for row in cuda.rows(CardDriverRow, "cards")},
         branches={row.branch: row for row in cuda.rows(BranchRow, "branches")},
         forward=cuda.rows(ForwardRow, "forward")[0],
@@ -623,6 +646,7 @@ def read(where: Path) -> Facts:
         bad=table("known-bad", BadRow),
         gpus={row.name.lower(): row for row in gpus.rows(GpuRow)},
         computers={row.name.lower(): row for row in gpus.rows(ComputerRow, "computers")},
+        instances=gpus.rows(InstanceRow, "instances"),
         without={row.name: row for row in table("without-cuda", WithoutRow)},
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
