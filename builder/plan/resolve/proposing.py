@@ -21,6 +21,7 @@ from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.notes import (
     named,
     notes_on,
+    of_glibc,
     of_indexes,
     of_newer,
     of_older,
@@ -85,6 +86,8 @@ class AskedMachine:
     gpus: tuple[str, ...] = ()
     driver: str | None = None
     platform: str | None = None
+    glibc: str | None = None
+    """That of the system on which pip installs; None for that of the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +146,7 @@ def propose(
             driver=on.driver,
             platform=on.platform,
             python=python,
+            glibc=on.glibc,
             index=tuple(asked.index),
             imports=tuple(asked.imports),
         )
@@ -190,7 +194,10 @@ def propose(
             )
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
         asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
-        machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+        asked.notes += of_glibc(standing[0], demand)
+        machine_given = (
+            demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
+        )
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
             for wish in demand.frameworks

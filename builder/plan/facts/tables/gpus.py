@@ -135,7 +135,7 @@ _NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
 """Words that people type in the place of a card and that name none."""
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
-    "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
+    "not build: `rtbuild resolve torch --system 'JetPack 6'` has the line; https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
 )
 _JETSON = re.compile(r"(?i)jetson|tegra|^TX[12]i?$|^TK1$")
 _LISTS = "https://developer.nvidia.com/cuda-gpus and cuda-legacy-gpus list it"
@@ -244,9 +244,9 @@ def _way_on(option: str, text: str) -> str:
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
     if text.strip().lower() in _NO_CARD:
         return (
-            f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none` in a "
-            f"matrix, for PyTorch {torch_for_cpu('VERSION')}: that of the default index brings CUDA's "
-            "libraries"
+            f"this machine's own card is taken without {option}; `rtbuild resolve torch --gpu none` has "
+            "pip's line for the CPU; in a matrix it is `cuda: none`, for PyTorch "
+            f"{torch_for_cpu('VERSION')}: that of the default index brings CUDA's libraries"
         )
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"

@@ -221,6 +221,33 @@ class ElsewhereRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ElsewhereSystemRow(Row):
+    """The builds of a framework for a system, ``windows``, ``macos`` or ``linux``, with CUDA and without."""
+
+    name: str
+    system: str
+    cuda: str
+    """``index``: on PyTorch's own index; ``wheel``: in the default index's wheel; ``none``: nowhere."""
+    cpu: str
+    """The distribution that computes on the CPU alone."""
+    index: str | None = None
+    """The index of ``cpu``; None for the default one."""
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JetpackRow(Row):
+    """A major version of JetPack, and where PyTorch's wheels for it are."""
+
+    version: str
+    l4t: str
+    cuda: str
+    python: str
+    index: str | None = None
+    page: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class NameRow(Row):
     """A name that people type for a package whose distribution has another."""
 
@@ -494,6 +521,17 @@ class Facts:
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:
         """For a refusal: what there is of such a release outside of the package indexes that are asked."""
         return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
+
+    @functools.cached_property
+    def elsewhere_systems(self) -> Mapping[tuple[str, str], ElsewhereSystemRow]:
+        """Builds for systems that images are not for, and without CUDA, by framework and system."""
+        rows = TableFile(self.folder / "elsewhere.toml").rows(ElsewhereSystemRow, "systems")
+        return {(row.name, row.system): row for row in rows}
+
+    @functools.cached_property
+    def jetpacks(self) -> Mapping[str, JetpackRow]:
+        rows = TableFile(self.folder / "elsewhere.toml").rows(JetpackRow, "jetpacks")
+        return {row.version: row for row in rows}
 
     @functools.cached_property
     def mistaken_names(self) -> Mapping[str, NameRow]:
