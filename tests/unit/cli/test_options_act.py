@@ -102,6 +102,7 @@ ROWS: dict[str, str] = {
     "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
     "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
     "resolve --platform": "linux/arm64",
+    "resolve --system": "centos7",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",
     "init --force": " | torch --offline --gpu T4 --name tf",

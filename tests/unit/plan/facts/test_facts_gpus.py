@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.frameworks import FactsError, read_table
 from builder.plan.facts.tables.gpus import (
     _known,
     builds_of,
@@ -18,6 +21,9 @@ from builder.plan.facts.tables.gpus import (
     said_of,
     to_type,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -294,3 +300,11 @@ def test_instances_name_cards_of_the_tables_and_those_of_others_are_refused_with
     assert "g4dn (T4)" in hint
     assert "p3 (" not in hint
     assert "and no others" in hint
+
+
+def test_a_table_without_its_releases_is_an_error_of_the_facts(tmp_path: Path) -> None:
+    """Not an OSError, which nobody expects of a table that ships with the program."""
+    source = tables.load().folder / "jax.toml"
+    (tmp_path / "jax.toml").write_text(source.read_text())
+    with pytest.raises(FactsError, match=r"releases/jax\.json: FileNotFoundError"):
+        read_table(tmp_path, "jax")
