@@ -267,6 +267,8 @@ def drivers(texts: Iterable[str] | None) -> list[str]:
 
 def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[], object]) -> None:
     """UsageError with all that is wrong of ``--gpu``, ``--driver`` and what ``others`` ask, at once."""
+    from builder.plan.facts.tables import said_of
+
     gpus_ = tuple(gpus)
     asks: tuple[Callable[[], object], ...] = (
         *others,
@@ -285,10 +287,8 @@ def refuse_machine(gpus: Iterable[str], driver_: str | None, *others: Callable[[
     if faults:
         raise faults[0]
     for text in gpus_:
-        if re.search(r"(?i)\bMIG\b", text):
-            say(
-                f"note: --gpu {text}: judged as the whole card; CUDA shows a process one MIG slice, the first"
-            )
+        if (told := said_of("--gpu", text)) is not None:
+            say(f"note: {told}")
 
 
 def card(text: str, *, alike: bool = True) -> str:

@@ -18,7 +18,7 @@ from builder.cli import options as opt
 from builder.cli.console import Progress, Terminal, counted, human_bytes, print_json, say, show
 from builder.cli.first_matrix import MatrixWish, asked_machine, matrix_text, wishes, write_matrix
 from builder.cli.walking import noted
-from builder.core.errors import NothingPossibleError, UsageError
+from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Cell
 from builder.core.versions import key, names_of, pinned, release, short
@@ -29,11 +29,17 @@ from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
 from builder.plan.resolve import (
     TYPED,
     AskedMachine,
+    AskedSystem,
     Proposal,
     ProposedMatrix,
     Wishes,
+    asked_system,
     needs_standalone,
+    of_jetson,
     propose,
+    system_in,
+    windows_lines,
+    without_cuda,
 )
 from builder.sources.index import Index
 
@@ -70,12 +76,17 @@ def resolve(
     python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'."),
     gpu: list[str] | None = opt.of(
         "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
-        "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
+        "'NVIDIA GeForce RTX 4090', 7.5; a cloud's instance: g4dn.xlarge; none: builds for the CPU; may be "
+        "repeated. By default this machine's own."
     ),
     driver: list[str] | None = opt.DRIVERS,
     platform: str | None = opt.of(
         "--platform: The processor that images are for, linux/amd64 or linux/arm64. By default that of the "
         "cards: linux/arm64 for GH200, GB10, Orin."
+    ),
+    system: str | None = opt.of(
+        "--system: Where pip installs, if not on a current Linux: windows, wsl, macos, jetson, "
+        "'JetPack 6.2', centos7, 'glibc 2.17'. Images are for Linux, and the matrix with them."
     ),
     limit: int = opt.of("--limit: How many proposals at most.", 5, min=1, max=1000),
     name: str | None = opt.of("--name: The matrix's name; by default that of the file, or resolved."),
@@ -97,13 +108,16 @@ def resolve(
     if output is not None and not force:
         opt.refuse_existing(output)
     gpu = [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part]
+    gpu, on_system = _systems(gpu, system)
     title = name or (_matrix_name(output) if output is not None else "resolved")
     options = [
-        word for name, values in _given(gpu, driver or (), python, platform) for word in (name, values)
+        word
+        for name, values in _given(gpu, driver or (), python, platform, system)
+        for word in (name, values)
     ]
     read = list[Wishes]()
     opt.refuse_machine(
-        gpu or (),
+        () if gpu == ["none"] else gpu,
         None,
         partial(opt.drivers, driver),
         lambda: read.append(
@@ -112,9 +126,12 @@ def resolve(
     )
     (asked,) = read
     drivers = opt.drivers(driver)
-    on = asked_machine(gpu or (), drivers[0] if drivers else None, platform)
     index = None if offline else Index.from_user(once=True)
+    on = _asked(gpu, drivers, platform, on_system)
     try:
+        lines = _elsewhere(asked, on_system, gpu, python, index)
+        if lines is not None:
+            return _say_lines(lines, on_system, json_=json_)
         with noted(Terminal.of(progress), title) as note:
             found = propose(
                 asked,
@@ -133,6 +150,11 @@ def resolve(
         if json_:
             print_json(_refusal(none, asked, on))
         raise
+    if on_system.kind in {"windows", "wsl"}:  # their driver is that of Windows
+        told = [text for text in found.asked.notes if "kernel modules" not in text]
+        found.asked.notes[:] = [_IN_WSL, *told]
+    if on_system.kind == "windows":
+        return _say_lines([*_on_windows(found)], on_system, json_=json_)
     if output is not None:
         with opt.writing(output):
             write_whole(output, found.text.encode())
@@ -149,16 +171,130 @@ def resolve(
     return 0
 
 
+_KINDS = {"wsl": "linux"}
+"""The system whose wheels another one takes."""
+_IN_WSL = (
+    "in WSL 2 the driver is that of Windows: no Linux driver and no CUDA toolkit is installed there "
+    "(https://docs.nvidia.com/cuda/wsl-user-guide/)"
+)
+
+
+def _asked(gpu: list[str], drivers: Sequence[str], platform: str | None, system: AskedSystem) -> AskedMachine:
+    """The machine that is asked about: this one, if nothing of another is told."""
+    cards = [] if gpu == ["none"] else gpu
+    if gpu == ["none"] or (system.kind not in {"linux", "wsl"} and not cards and not drivers):
+        return AskedMachine(platform=platform, glibc=system.glibc)
+    return replace(asked_machine(cards, drivers[0] if drivers else None, platform), glibc=system.glibc)
+
+
+def _elsewhere(
+    asked: Wishes, system: AskedSystem, gpu: list[str], python: str | None, index: Index | None
+) -> list[str] | None:
+    """The answer without CUDA and where there is none; None where CUDA is asked for. Raises as
+    :func:`without_cuda`, and NothingPossibleError for what has no CUDA on the system.
+    """
+    if system.kind == "jetson":
+        raise of_jetson(asked, system.jetpack)
+    if gpu == ["none"] or system.kind.startswith("macos"):
+        return [*without_cuda(asked, _KINDS.get(system.kind, system.kind), python, index)]
+    if system.kind == "windows":
+        _refuse_without_cuda(asked, python, index)
+    return None
+
+
+def _systems(gpus: list[str], system: str | None) -> tuple[list[str], AskedSystem]:
+    """The cards without the systems behind their names, and the system. UsageError for two, or an unknown."""
+    parts = [system_in(text) for text in gpus]
+    told = list(dict.fromkeys(one for one in (system, *(name for _, name in parts)) if one))
+    if len({asked_system(one) for one in told}) > 1:
+        raise UsageError(f"several systems are named: {', '.join(told)}", hint="ask for each by itself")
+    return [card for card, _ in parts], asked_system(told[0] if told else "linux")
+
+
+def _refuse_without_cuda(asked: Wishes, python: str | None, index: Index | None) -> None:
+    """NothingPossibleError for a framework that has no build with CUDA for Windows, with the ways that it
+    has; NotKnownError for one of which that is not known.
+    """
+    for wish in asked.wishes:
+        if not load().is_framework(wish.name):
+            continue
+        row = load().elsewhere_systems.get((load().table_name(wish.name), "windows"))
+        if row is None:
+            text = f"whether {wish} has a build with CUDA for Windows is not known"
+            raise NotKnownError(text, hint=f"in WSL 2 that of Linux is taken: {_in_wsl(asked)}")
+        if row.cuda == "none":
+            lines = [*without_cuda(asked, "windows", python, index)]
+            raise NothingPossibleError(
+                "\n".join((f"{row.text} [{row.source}]", "on Windows itself, without the card:", *lines)),
+                reasons=[row.text],
+                hint=f"in WSL 2 that of Linux is taken, and Windows' driver serves: {_in_wsl(asked)} with "
+                "the same --gpu and --driver",
+            )
+
+
+def _in_wsl(asked: Wishes) -> str:
+    names = shlex.join(str(wish) for wish in asked.wishes)
+    return f"`rtbuild resolve {names} --system wsl`"
+
+
+def _on_windows(found: ProposedMatrix) -> Iterable[str]:
+    """The answer for Windows: what was found for Linux, by the lines that Windows takes."""
+    terminal_cards = ", ".join(map(to_type, found.demand.gpus))
+    told = f", for {terminal_cards}" * bool(terminal_cards)
+    told += f", driver {found.demand.driver}" * (found.demand.driver is not None)
+    seen = set[tuple[str, ...]]()
+    for one in found.proposals:
+        lines = windows_lines(one.cell)
+        cuda = cuda_of(one.cell)
+        if lines is None or tuple(lines) in seen or one.cell.frameworks in seen:
+            continue
+        first = not seen
+        seen |= {tuple(lines), one.cell.frameworks}
+        brings = f" with CUDA {cuda}" if cuda is not None else ""
+        yield f"{_packages(one.cell)} on Python {one.cell.python}{brings}{told if first else ''}"
+        yield from (f"  by pip on Windows: {line}" for line in lines)
+    if seen:
+        yield (
+            "  without --index-url pip takes the build for the CPU on Windows; judged by the wheels for "
+            "Linux: which of them PyTorch's index has for Windows was not read "
+            "(https://pytorch.org/get-started/previous-versions/ lists them)"
+        )
+    for text in found.asked.notes:
+        if text != _IN_WSL and " pip install " not in text and not text.startswith("torch"):
+            yield f"note: {_noted(text, verbose=False)}"
+
+
+def _say_lines(lines: list[str], system: AskedSystem, *, json_: bool) -> int:
+    """Say an answer that has no matrix: pip's lines on another system, or without a card."""
+    if json_:
+        pip = [text.partition(": ")[2] for text in lines if re.match(r" +(by pip|then)", text)]
+        unread = any("releases there are was not read" in text for text in lines)
+        answer = "unknown" if unread else "possible"
+        print_json({"schema": 1, "answer": answer, "system": system.kind, "pip": pip, "lines": lines})
+    for line in lines:
+        say(_noted(line, verbose=False))
+    return 0
+
+
 def _release(cell: Cell) -> Version:
     """The release of a cell's first framework, without its build."""
     return release((pinned(Requirement(cell.frameworks[0])) or "0").partition("+")[0])
 
 
 def _given(
-    gpu: list[str] | None, drivers: Iterable[str], python: str | None, platform: str | None
+    gpu: list[str] | None,
+    drivers: Iterable[str],
+    python: str | None,
+    platform: str | None,
+    system: str | None,
 ) -> list[tuple[str, str]]:
     """The options about the machine that were typed, each with its value."""
-    one = (*(("--driver", text) for text in drivers), ("--python", python), ("--platform", platform))
+    one = (
+        *(("--driver", text) for text in drivers),
+        ("--python", python),
+        ("--platform", platform),
+        ("--system", system),
+    )
     return [*(("--gpu", text) for text in gpu or ()), *((name, value) for name, value in one if value)]
 
 

@@ -4,6 +4,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .environments import from_conda as from_conda
+    from .notes import (
+        AskedSystem as AskedSystem,
+        asked_system as asked_system,
+        of_jetson as of_jetson,
+        system_in as system_in,
+        windows_lines as windows_lines,
+        without_cuda as without_cuda,
+    )
     from .project_files import (
         from_file as from_file,
         from_pylock as from_pylock,

@@ -24,6 +24,7 @@ from builder.plan.resolve.dates import Period, as_of, committed, period_of
 from builder.plan.resolve.notes import (
     named,
     notes_on,
+    of_glibc,
     of_indexes,
     of_newer,
     of_older,
@@ -91,6 +92,8 @@ class AskedMachine:
     gpus: tuple[str, ...] = ()
     driver: str | None = None
     platform: str | None = None
+    glibc: str | None = None
+    """That of the system on which pip installs; None for that of the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +155,7 @@ def propose(
             driver=on.driver,
             platform=on.platform,
             python=python,
+            glibc=on.glibc,
             index=tuple(asked.index),
             imports=tuple(asked.imports),
         )
@@ -205,7 +209,10 @@ def propose(
             )
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
         asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
-        machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+        asked.notes += of_glibc(standing[0], demand)
+        machine_given = (
+            demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
+        )
         last = [
             last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
             for wish in demand.frameworks

@@ -33,6 +33,7 @@ from builder.plan.facts.rules import (
     by_compat,
     check,
     choices,
+    of_generations,
 )
 from builder.plan.facts.tables import FrameworkRow, card_of, load, to_type
 from builder.plan.lock import pip_line
@@ -144,7 +145,7 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         if ways[0].cards:
             head = f"{len(ways)} environments or images instead, by card:"
         lines += [head, *(f"  {way}" for way in ways)]
-    lines += (f"note: {text}" for text in last_branches(demand.gpus))
+    lines += (f"note: {text}" for text in of_generations(demand.gpus, demand.driver))
     return (NotKnownError if left_open else NothingPossibleError)(
         "\n".join(lines),
         reasons=reasons,
@@ -241,22 +242,6 @@ def _codeless(demand: Demand, apart: Sequence[WayOut]) -> Iterator[str]:
         elif without == every[: len(without)]:
             said = f"{without[-1]} or older"
         yield f"no build of {wish} for CUDA {said} has code for {gpu} ({row.capability})"
-
-
-def last_branches(gpus: Sequence[str]) -> Iterator[str]:
-    """A line on the last driver branch for each generation of cards that newer drivers do not serve."""
-    named = {gpu: row.capability for gpu in gpus if (row := card_of(gpu)) is not None}
-    for kind in load().architectures:
-        cards = " and ".join(gpu for gpu, capability in named.items() if capability in kind.capabilities)
-        if not cards or kind.before is None:
-            continue
-        last = max((one for one in load().branches if key(one) < key(kind.before)), key=key, default=None)
-        is_last = (
-            f"{last} is the last driver branch for {cards} ({kind.name})"
-            if last
-            else f"{cards} ({kind.name})"
-        )
-        yield f"{is_last}: no driver from {kind.before} on serves it [{kind.source}]"
 
 
 def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | None:

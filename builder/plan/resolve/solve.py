@@ -78,6 +78,8 @@ class Demand:
     index: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     """What the source imports that the requirements are for, as a cell has it."""
+    glibc: str | None = None
+    """That of the system on which pip installs, if it is not an image's: a wheel for a newer one is none."""
     wheels_for: frozenset[str] | None = None
     """The Pythons that the companions have wheels for; None for any."""
     period: Period | None = None
@@ -99,6 +101,13 @@ class Demand:
     def python_rank(self, version: str) -> tuple[bool, bool, int]:
         """Sort key of a Python, lowest best: the newest, or that of the project's time."""
         return self.period.rank(version) if self.period is not None else (False, False, -key(version)[1])
+
+    def takes_glibc(self, row: FrameworkRow) -> bool:
+        """Whether a wheel that was read loads on the system's glibc; those of other indexes were not."""
+        if self.glibc is None:
+            return True
+        needs = row.glibc_arm64 if self.built_for.endswith("arm64") else row.glibc
+        return row.default and needs is not None and key(needs) <= key(self.glibc)
 
     def parts(self) -> Iterator[tuple[str, Self]]:
         """Each single demand by its name, and the whole without it."""
@@ -528,7 +537,8 @@ def _is_not_listed(wish: NamedRequirement, available: Mapping[str, Sequence[str]
 
 def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Combination, Cell]]:
     fitting = []
-    for way in ways:
+    for every in ways:
+        way = [choice for choice in every if demand.takes_glibc(choice.row)]
         # what computes on the CPU alone is no answer where something with CUDA was meant
         with_cuda = [choice for choice in way if not choice.without_cuda] or way
         fitting.append([choice for choice in with_cuda if _alone(choice, demand)] or with_cuda)

@@ -103,6 +103,7 @@ ROWS: dict[str, str] = {
     "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
     "resolve --as-of": "2021-06 | torch --offline --gpu T4",
     "resolve --platform": "linux/arm64",
+    "resolve --system": "centos7",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",
     "init --force": " | torch --offline --gpu T4 --name tf",

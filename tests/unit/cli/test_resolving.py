@@ -708,3 +708,74 @@ def test_a_refusal_tells_one_way_once() -> None:
     lines = caught.value.message.splitlines()
     again = [line for line in lines if "tensorflow==2.17.1" in line]
     assert len(again) == 1, caught.value.message
+
+
+@pytest.fixture
+def three_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = Offered(
+        torch=[
+            "torch-2.2.2-cp311-none-macosx_10_9_x86_64.whl",
+            "torch-2.7.1-cp311-none-macosx_11_0_arm64.whl",
+            "torch-2.7.1-cp311-cp311-win_amd64.whl",
+            "torch-2.7.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "torch-2.6.0-cp311-cp311-manylinux1_x86_64.whl",
+        ],
+        jax=["jax-0.6.2-py3-none-any.whl"],
+    )
+    monkeypatch.setattr(command.Index, "from_user", lambda **_: offered)
+
+
+@pytest.mark.usefixtures("three_systems")
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--gpu", "none"], "pip install torch==2.7.1 --index-url https://download.pytorch.org/whl/cpu"),
+        (["--system", "macos"], "pip install torch==2.7.1"),
+        (["--system", "Mac OS intel"], "pip install torch==2.2.2 'numpy<2'"),
+        (["--system", "windows", "--gpu", "none"], "pip install torch==2.7.1"),
+    ],
+)
+def test_a_build_without_cuda_is_that_of_the_system(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], line: str
+) -> None:
+    assert typed("resolve", "torch", *options, "--json", monkeypatch=monkeypatch) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["answer"], said["pip"]) == ("possible", [line])
+
+
+@pytest.mark.usefixtures("three_systems")
+@pytest.mark.parametrize("system", [["--system", "windows"], []])
+def test_windows_gets_the_build_with_cuda_by_pytorchs_index(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, system: list[str]
+) -> None:
+    """Or the system is typed behind the card, as people write it."""
+    card = "Quadro P4000" + " Windows 10" * (not system)
+    words = ("resolve", "torch==2.7.1", "--gpu", card, "--driver", "537.70", *system)
+    assert typed(*words, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "pip install torch==2.7.1 --index-url https://download.pytorch.org/whl/cu126" in said
+    assert "without --index-url pip takes the build for the CPU on Windows" in said
+    assert "580 is the last driver branch" in said
+
+
+@pytest.mark.usefixtures("three_systems")
+def test_what_has_no_cuda_there_is_refused_with_the_way_that_has() -> None:
+    with pytest.raises(NothingPossibleError, match="no build with CUDA for Windows") as caught:
+        called(command.resolve, ["jax[cuda12]"], gpu=["RTX 3060"], system="windows")
+    assert "--system wsl" in str(caught.value.hint)
+    with pytest.raises(NothingPossibleError, match=r"JetPack 6 \(L4T R36.*jp6/cu126") as caught:
+        called(command.resolve, ["torch"], system="JetPack 6.2")
+    assert "no other driver is installed there" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="--system beos is none"):
+        called(command.resolve, ["torch"], system="beos")
+
+
+@pytest.mark.usefixtures("three_systems")
+def test_an_old_glibc_gets_the_newest_release_with_a_wheel_for_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("resolve", "torch", "--gpu", "A100", "--driver", "525.60.13", "--system", "CentOS 7.9")
+    assert typed(*words, monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().err
+    assert "possible: torch==2.6.0 on Python 3.11" in said
+    assert "the wheels ask for glibc 2.28, and the system has 2.17" in said

@@ -4,7 +4,7 @@ Some of that code is compiled as programs run: whether the image has what that t
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from builder.core.versions import agree, at_least, canonical, contains, key, major, pinned, requirement, short
@@ -391,6 +391,76 @@ def _not_listed(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator
 def _arch(text: str) -> tuple[int, ...]:
     digits = re.sub(r"\D", "", text)
     return int(digits[:-1]), int(digits[-1])
+
+
+# -- what a reader has to know of cards
+
+
+def of_generations(gpus: Sequence[str], driver_: str | None = None) -> Iterator[str]:
+    """Lines on the cards of a demand: the last driver branch of each generation that newer ones do not serve,
+    which of several cards stays with current builds, and the kernel modules that they need.
+    """
+    named = {gpu: row.capability for gpu in gpus if (row := card_of(gpu)) is not None}
+    for kind in load().architectures:
+        cards = _with_and(gpu for gpu, capability in named.items() if capability in kind.capabilities)
+        if not cards or kind.before is None:
+            continue
+        last = max((one for one in load().branches if key(one) < key(kind.before)), key=key, default=None)
+        is_last = (
+            f"{last} is the last driver branch for {cards} ({kind.name})"
+            if last
+            else f"{cards} ({kind.name})"
+        )
+        yield f"{is_last}: no driver from {kind.before} on serves it [{kind.source}]"
+    newest = max(load().families.values(), key=lambda family: key(family.major))
+    oldest = newest.capability_min or "0"
+    old = [f"{gpu} ({capability})" for gpu, capability in named.items() if not at_least(capability, oldest)]
+    young = [f"{gpu} ({capability})" for gpu, capability in named.items() if at_least(capability, oldest)]
+    if old and young:
+        yield (
+            f"current builds stay with {_with_and(young)}: CUDA {newest.major} serves compute capability "
+            f"{oldest} and newer, and so neither it nor what is built with it serves {_with_and(old)} "
+            f"[{newest.source}]"
+        )
+    yield from _kernel_modules(named, driver_)
+
+
+_OPEN_BY_DEFAULT = "560"
+"""The first branch whose installer takes the open kernel modules by itself, by the source of their table."""
+
+
+def _kernel_modules(named: Mapping[str, str], driver_: str | None) -> Iterator[str]:
+    """The kind of the driver's kernel modules that a card needs, and cards that have none in common."""
+    serving, branches = dict[str, list[str]](), {driver_} - {None}
+    for gpu, capability in named.items():
+        kind = next((one for one in load().architectures if capability in one.capabilities), None)
+        if kind is not None and (row := load().kernel_modules.get(kind.name)) is not None:
+            serving.setdefault(row.kind, []).append(gpu)
+            branches |= {kind.since} - {None}
+    source = next(iter(load().kernel_modules.values())).source
+    young, old = serving.get("open", ()), serving.get("proprietary", ())
+    if young:
+        since = max(filter(None, branches), key=key)
+        yield (
+            f"{_with_and(young)}: the driver's open kernel modules alone serve it, on Ubuntu "
+            f"nvidia-driver-{major(since)}-open [{source}]"
+        )
+    if young and old:
+        yield (
+            f"{_with_and(old)} beside {_with_and(young)} in one computer: one driver serves not both, for "
+            "the open kernel modules serve Turing and newer, and the proprietary ones nothing from Blackwell "
+            f"on [{source}]"
+        )
+    elif old and driver_ is not None and at_least(driver_, _OPEN_BY_DEFAULT):
+        yield (
+            f"{_with_and(old)}: the driver's proprietary kernel modules alone serve it; from "
+            f"{_OPEN_BY_DEFAULT} on the installer takes the open ones unless told: on Ubuntu "
+            f"nvidia-driver-{major(driver_)}, without -open [{source}]"
+        )
+
+
+def _with_and(names: Iterable[str]) -> str:
+    return " and ".join(names)
 
 
 # -- code that is compiled as programs run

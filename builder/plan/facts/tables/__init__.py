@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         near_names as near_names,
         torch_for_cpu as torch_for_cpu,
         other_cards as other_cards,
+        said_of as said_of,
         to_type as to_type,
     )
     from .loader import (

@@ -423,7 +423,7 @@ def read_table(folder: Path, stem: str) -> FrameworkTable:
     try:
         generated = json.loads((folder / "releases" / f"{stem}.json").read_text("utf-8"))
         found = [_generated(raw, generated["date"]) for raw in generated["rows"]]
-    except (ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError) as problem:
         raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
     read = {(row.version, row.variant) for row in found}
     whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]

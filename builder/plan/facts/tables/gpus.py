@@ -8,7 +8,7 @@ from dataclasses import replace
 from builder.core.cards import KnownCards, first_card, index_cards, is_ambiguous, meant_by, words_of
 from builder.core.errors import UsageError
 from builder.core.versions import key
-from builder.plan.facts.tables.loader import Facts, GpuRow, load
+from builder.plan.facts.tables.loader import Facts, GpuRow, InstanceRow, load
 
 _JAX = "https://docs.jax.dev/en/latest/installation.html"
 _MAKERS = {
@@ -19,8 +19,9 @@ _MAKERS = {
 }
 """Cards of other makers, by the beginning of a name, or of their software's."""
 _BUILDS = {
-    "AMD": "the frameworks' ROCm builds serve it: PyTorch's are at https://pytorch.org/get-started/locally/, "
-    f"JAX's at {_JAX}, images and the others at https://rocm.docs.amd.com/",
+    "AMD": "the frameworks' ROCm builds serve the cards on ROCm's list, and no others: "
+    "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html; "
+    f"PyTorch's are at https://pytorch.org/get-started/locally/, JAX's at {_JAX}",
     "Intel": "PyTorch's XPU builds serve it: `pip install torch --index-url "
     "https://download.pytorch.org/whl/xpu`, https://docs.pytorch.org/docs/stable/notes/get_start_xpu.html",
     "Apple": "a Mac computes by Metal: `pip install torch` there brings it (device mps), "
@@ -34,6 +35,11 @@ _CAPABILITY = re.compile(
 )
 _COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z]|\d{3,4}\b)")
 """How many there are, before a name: ``8x H100``."""
+_VGPU = re.compile(r"(?i)-(?:\d-)?(\d{1,2}|1\d\d)[QCAB](?:ME|\d)?$")
+"""The type of a virtual GPU behind its card's name, with its frame buffer in GB: ``A10-8Q``, ``A100-1-5C``.
+
+https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html
+"""
 _CONNECTED = re.compile(r"(?:sxm\d?|pcie|nvl)$")
 
 
@@ -60,7 +66,7 @@ def card_of(text: str) -> GpuRow | None:
     Words behind the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) do not change its compute
     capability, which is all that wheels and toolkits go by.
     """
-    text = _COUNT.sub("", text.strip(), count=1)
+    text = _whole(text)
     if found := _CAPABILITY.fullmatch(text):
         first, second = filter(None, found.groups())
         name, capability = f"sm_{first}{second}", f"{first}.{second}"
@@ -75,9 +81,46 @@ def card_of(text: str) -> GpuRow | None:
         return GpuRow(name=name, capability=capability, consumer=None, sources=kind.sources)
     known, _ = _longest(text)
     computer = load().computers.get(text.lower().removeprefix("nvidia "))
+    instance = instance_of(text)
+    if instance is not None:
+        return load().gpus.get(instance.card.lower()) if instance.maker is None else None
     if known is None and computer is not None:
         return load().gpus[computer.card.lower()]
     return known or _without_series(" ".join(words_of(text)))
+
+
+def _whole(text: str) -> str:
+    """A name without how many there are of the card, and without the type of a virtual GPU of it, before
+    which a letter may tell the card's memory: ``V100D-8Q``.
+    """
+    text = _COUNT.sub("", text.strip(), count=1)
+    return re.sub(r"(?<=[VP]100)[DLX]X?$", "", _VGPU.sub("", text)) if _VGPU.search(text) else text
+
+
+def instance_of(text: str) -> InstanceRow | None:
+    """The family of a cloud's instances that a type is of: ``g4dn.xlarge``, ``Standard_NC6s_v3``."""
+    kind = text.strip().lower().removeprefix("standard_")
+    return next((row for row in load().instances if re.match(row.pattern, kind)), None)
+
+
+def said_of(option: str, text: str) -> str | None:
+    """What has to be known of a name that stands for less than a card, or for a machine; None for a card's.
+
+    A virtual GPU's driver: https://docs.nvidia.com/vgpu/latest/index.html
+    """
+    row = card_of(text)
+    if re.search(r"(?i)\bMIG\b", text):
+        return f"{option} {text}: judged as the whole card; CUDA shows a process one MIG slice, the first"
+    if row is not None and (found := _VGPU.search(text.strip())):
+        kind = f"a virtual GPU of {row.name} with {found[1]} GB, and runs what {row.name} does"
+        return (
+            f"{option} {text} is {kind}; the driver in the virtual machine goes with the vGPU release of the "
+            "host, which its administrator tells (https://docs.nvidia.com/vgpu/): do not install another "
+            "branch there, nor NVIDIA's public driver"
+        )
+    if row is not None and instance_of(text) is not None:
+        return f"{option} {text} is taken as {row.name}: `nvidia-smi -L` there says whether it is"
+    return None
 
 
 def _without_series(words: str) -> GpuRow | None:
@@ -92,7 +135,7 @@ _NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
 """Words that people type in the place of a card and that name none."""
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
-    "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
+    "not build: `rtbuild resolve torch --system 'JetPack 6'` has the line; https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
 )
 _JETSON = re.compile(r"(?i)jetson|tegra|^TX[12]i?$|^TK1$")
 _LISTS = "https://developer.nvidia.com/cuda-gpus and cuda-legacy-gpus list it"
@@ -123,6 +166,15 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     found = row.name if row is not None else None if alike else known_class(text)
     if found is not None:
         return found
+    instance = instance_of(text)
+    if instance is not None and instance.maker is not None:
+        what = f"has {instance.card} of {instance.maker}"
+        raise UsageError(
+            f"{option} {text} {what}, and CUDA runs on NVIDIA's GPUs alone: no driver, image or build with "
+            "CUDA serves it",
+            hint=f"{_instances_beside(instance)}; or the CPU: {option} none"
+            + (f"; {builds_of(instance.maker)}" if instance.maker in _BUILDS else ""),
+        )
     maker = maker_of(text)
     if maker is not None:
         raise UsageError(
@@ -138,10 +190,19 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     raise UsageError(f"{option} {text} is no GPU that rtbuild knows", hint=_way_on(option, text))
 
 
+def _instances_beside(instance: InstanceRow) -> str:
+    """Instances of the same cloud with cards of NVIDIA's that the newest CUDA serves, in a clause."""
+    oldest = max(load().families.values(), key=lambda family: key(family.major)).capability_min
+    rows = [row for row in load().instances if row.source == instance.source and row.maker is None]
+    young = (row for row in rows if key(load().gpus[row.card.lower()].capability) >= key(oldest or "0"))
+    named = ", ".join(f"{row.name} ({row.card})" for row in young)
+    return f"instances of the same cloud with NVIDIA's cards: {named}"
+
+
 def _meant(text: str) -> list[str]:
     """The joined words of the cards that a text may mean; none for a compute capability."""
-    text = _COUNT.sub("", text.strip(), count=1)
-    return [] if _CAPABILITY.fullmatch(text) else meant_by(text, _known())
+    text = _whole(text)
+    return [] if _CAPABILITY.fullmatch(text) or instance_of(text) else meant_by(text, _known())
 
 
 def _listed(names: list[str]) -> list[tuple[str, str]]:
@@ -183,9 +244,9 @@ def _way_on(option: str, text: str) -> str:
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
     if text.strip().lower() in _NO_CARD:
         return (
-            f"this machine's own card is taken without {option}; a build for the CPU is `cuda: none` in a "
-            f"matrix, for PyTorch {torch_for_cpu('VERSION')}: that of the default index brings CUDA's "
-            "libraries"
+            f"this machine's own card is taken without {option}; `rtbuild resolve torch --gpu none` has "
+            "pip's line for the CPU; in a matrix it is `cuda: none`, for PyTorch "
+            f"{torch_for_cpu('VERSION')}: that of the default index brings CUDA's libraries"
         )
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"

@@ -130,6 +130,18 @@ class ComputerRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InstanceRow(Row):
+    """A family of a cloud's instances, and the card in them."""
+
+    name: str
+    pattern: str
+    """A regular expression for the beginning of the type in small letters, without ``standard_``."""
+    card: str
+    maker: str | None = None
+    """The card's maker if it is not NVIDIA."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArchitectureRow(Row):
     """A generation of GPUs and the driver branches that serve it."""
 
@@ -141,6 +153,14 @@ class ArchitectureRow(Row):
     """The first driver branch that serves it no more; None if each branch on record does."""
     cuda: str | None = None
     """The first CUDA with code for it, by the row's last source; None if code of an older generation runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelModulesRow(Row):
+    """The kind of a driver's kernel modules, ``open`` or ``proprietary``, that alone serves a generation."""
+
+    name: str
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +221,33 @@ class ElsewhereRow(Row):
     name: str
     versions: SpecifierSet
     text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElsewhereSystemRow(Row):
+    """The builds of a framework for a system, ``windows``, ``macos`` or ``linux``, with CUDA and without."""
+
+    name: str
+    system: str
+    cuda: str
+    """``index``: on PyTorch's own index; ``wheel``: in the default index's wheel; ``none``: nowhere."""
+    cpu: str
+    """The distribution that computes on the CPU alone."""
+    index: str | None = None
+    """The index of ``cpu``; None for the default one."""
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JetpackRow(Row):
+    """A major version of JetPack, and where PyTorch's wheels for it are."""
+
+    version: str
+    l4t: str
+    cuda: str
+    python: str
+    index: str | None = None
+    page: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,6 +407,8 @@ class Facts:
     bad: tuple[BadRow, ...]
     gpus: Mapping[str, GpuRow]
     computers: Mapping[str, ComputerRow]
+    instances: tuple[InstanceRow, ...]
+    kernel_modules: Mapping[str, KernelModulesRow]
     without: Mapping[str, WithoutRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
@@ -475,6 +524,17 @@ class Facts:
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:
         """For a refusal: what there is of such a release outside of the package indexes that are asked."""
         return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
+
+    @functools.cached_property
+    def elsewhere_systems(self) -> Mapping[tuple[str, str], ElsewhereSystemRow]:
+        """Builds for systems that images are not for, and without CUDA, by framework and system."""
+        rows = TableFile(self.folder / "elsewhere.toml").rows(ElsewhereSystemRow, "systems")
+        return {(row.name, row.system): row for row in rows}
+
+    @functools.cached_property
+    def jetpacks(self) -> Mapping[str, JetpackRow]:
+        rows = TableFile(self.folder / "elsewhere.toml").rows(JetpackRow, "jetpacks")
+        return {row.version: row for row in rows}
 
     @functools.cached_property
     def mistaken_names(self) -> Mapping[str, NameRow]:
@@ -616,6 +676,7 @@ def read(where: Path) -> Facts:
         toolkits=cuda.rows(ToolkitRow, "toolkits"),
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),
+        kernel_modules={row.name: row for row in cuda.rows(KernelModulesRow, "kernel_modules")},
         card_drivers={row.name: row for row in cuda.rows(CardDriverRow, "cards")},
         branches={row.branch: row for row in cuda.rows(BranchRow, "branches")},
         forward=cuda.rows(ForwardRow, "forward")[0],
@@ -626,6 +687,7 @@ def read(where: Path) -> Facts:
         bad=table("known-bad", BadRow),
         gpus={row.name.lower(): row for row in gpus.rows(GpuRow)},
         computers={row.name.lower(): row for row in gpus.rows(ComputerRow, "computers")},
+        instances=gpus.rows(InstanceRow, "instances"),
         without={row.name: row for row in table("without-cuda", WithoutRow)},
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.frameworks import FactsError, read_table
 from builder.plan.facts.tables.gpus import (
     _known,
     builds_of,
@@ -15,8 +18,12 @@ from builder.plan.facts.tables.gpus import (
     maker_of,
     named_card,
     near_names,
+    said_of,
     to_type,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -261,3 +268,43 @@ def test_several_cards_and_none_are_told_how_they_are_written(text: str, way: st
 
 def test_how_many_cards_there_are_does_not_matter() -> None:
     assert named_card("--gpu", "2x3090") == named_card("--gpu", "4 x RTX 3090") == "RTX3090"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        ("g4dn.xlarge", "T4", "is taken as T4"),
+        ("g2-standard-8", "L4", "is taken as L4"),
+        ("g2.2xlarge", "GRID-K520", "is taken as"),
+        ("Standard_NC6s_v3", "V100", "is taken as V100"),
+        ("Standard_NC24ads_A100_v4", "A100", "is taken as A100"),
+        ("a2-highgpu-1g", "A100", "is taken as A100"),
+        ("GRID A10-8Q", "A10", "a virtual GPU of A10 with 8 GB"),
+        ("NVIDIA A100-1-5C", "A100", "a virtual GPU of A100 with 5 GB"),
+        ("GRID V100D-16Q", "V100", "the host"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100", "one MIG slice"),
+    ],
+)
+def test_names_that_stand_for_a_machine_or_a_part_of_a_card(text: str, name: str, told: str) -> None:
+    assert named_card("--gpu", text) == name
+    assert told in str(said_of("--gpu", text))
+    assert said_of("--gpu", name) is None
+
+
+def test_instances_name_cards_of_the_tables_and_those_of_others_are_refused_with_a_way_on() -> None:
+    for row in tables.load().instances:
+        assert row.maker is not None or row.card.lower() in tables.load().gpus, row
+    with pytest.raises(UsageError, match=r"has Radeon Pro V520 of AMD, and CUDA") as caught:
+        named_card("--gpu", "g4ad.xlarge")
+    hint = str(caught.value.hint)
+    assert "g4dn (T4)" in hint
+    assert "p3 (" not in hint
+    assert "and no others" in hint
+
+
+def test_a_table_without_its_releases_is_an_error_of_the_facts(tmp_path: Path) -> None:
+    """Not an OSError, which nobody expects of a table that ships with the program."""
+    source = tables.load().folder / "jax.toml"
+    (tmp_path / "jax.toml").write_text(source.read_text())
+    with pytest.raises(FactsError, match=r"releases/jax\.json: FileNotFoundError"):
+        read_table(tmp_path, "jax")

@@ -12,12 +12,13 @@ from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import newest_first, pinned, release, requirement, without_marker
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.devices import of_generations
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import solve
-from builder.plan.resolve.refusals import last_branches, nothing
+from builder.plan.resolve.refusals import nothing
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -53,8 +54,9 @@ def test_cards_that_no_release_serves_together_get_one_each_with_the_lines_to_ty
     lines = said.message.splitlines()
     assert "2 environments or images instead, by card:" in lines
     assert sum(": `pip install torch==" in line for line in lines) == 2
-    assert "580 is the last driver branch for GTX1080-Ti (Pascal)" in lines[-1]
-    assert [*last_branches(("T4", "H100"))] == []
+    assert any("580 is the last driver branch for GTX1080-Ti (Pascal)" in line for line in lines)
+    assert lines[-1].startswith("note: GTX1080-Ti beside RTX5080 in one computer: one driver serves not both")
+    assert [*of_generations(("T4", "H100"))] == []
 
 
 @pytest.mark.parametrize(
@@ -660,3 +662,18 @@ def test_an_open_requirement_gets_the_bound_below_what_is_known_bad_and_a_pinned
     assert told[0].startswith("transformers<4.52: transformers-4.52-torch")
     assert proposals("torch==1.13.1", "transformers==5.20.2") == []
     assert proposals("torch==1.13.1", "transformers>=5.20") == []
+
+
+def test_the_kernel_modules_that_cards_need_are_told() -> None:
+    """The driver's branch is that of the machine, or the first that serves the card."""
+    (open_,) = of_generations(("RTX5070", "RTX3090"), "575.57")
+    assert open_.startswith("RTX5070: the driver's open kernel modules alone serve it")
+    assert "nvidia-driver-575-open" in open_
+    assert "nvidia-driver-570-open" in [*of_generations(("RTX5070",), "565.77")][-1]
+    old = [*of_generations(("P40", "RTX3060"), "575.57")]
+    assert [line.partition(":")[0] for line in old[1:]] == [
+        "current builds stay with RTX3060 (8.6)",
+        "P40",
+    ]
+    assert "nvidia-driver-575, without -open" in old[-1]
+    assert not any("kernel modules" in line for line in of_generations(("P40",), "535.10"))
