@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from .package_wheel import read_package as read_package
     from .rereading import reread as reread
+    from .wheel_modules_read import names_table as names_table
 else:
     from builder.core import faces
 
