@@ -452,7 +452,22 @@ def _index_of_audio(remedies):
     return names + torch_index("cu130") if later and remedies.detail.get("name") == "torchaudio" else None
 
 
+def _torch_of_cpu(remedies):
+    """PyTorch's build for the CPU, in the release of the text."""
+    release = torch_told(remedies)[0]
+    asked = "torch" + ("==" + release if len(numbers(release)) > 2 else "")
+    return [asked, "--index-url", "https://download.pytorch.org/whl/cpu"]
+
+
+def _plain_torch(remedies):
+    """PyTorch in the release of the text, without a build for CUDA."""
+    release = torch_told(remedies)[0]
+    return "torch==" + release if len(numbers(release)) > 2 else None
+
+
 TORCH_FACTS = {
+    "torch-of-cpu": _torch_of_cpu,
+    "plain-torch": _plain_torch,
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "index-of-audio": _index_of_audio,

@@ -508,7 +508,7 @@ def _row(cause, finding, facts):
     alone = pair or (commands and _ON_PATH.match(commands[0].text))
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
-    words = [_NOT_TOGETHER if pair else remedies.words(cause)] + (
+    words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (
         [] if commands or silent else _no_command(cause, finding, facts, sure)
     )
     return dict(
