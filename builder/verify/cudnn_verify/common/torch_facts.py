@@ -465,7 +465,20 @@ def _plain_torch(remedies):
     return "torch==" + release if len(numbers(release)) > 2 else None
 
 
+def _torch_for_loading(remedies):
+    """The newest PyTorch with its torchvision, from 2.6 on, that the driver and the card of a text serve."""
+    if not remedies.driver_known() or {"jetson", "aarch64", "macos"} & remedies.here.places:
+        return None
+    for row in Releases().builds("torch", None):
+        card = remedies.capability is None or serves(row, remedies.capability)
+        new = numbers(row["latest"]) >= (2, 6) and row["variant"]
+        if new and card and remedies.driver_serves(numbers(row["cuda"])):
+            return remedies.torch_and(("torchvision",), row["latest"], row["variant"])
+    return None
+
+
 TORCH_FACTS = {
+    "torch-for-loading": _torch_for_loading,
     "torch-of-cpu": _torch_of_cpu,
     "plain-torch": _plain_torch,
     "companions": _companions,

@@ -2201,6 +2201,45 @@ def test_the_platform_and_the_versions_of_the_text_decide_the_remedy(text, comma
     assert not_told not in page
 
 
+_SATISFIED = "Requirement already satisfied: torch in /home/a/envs/x/lib/python3.11/site-packages (2.8.0)\n"
+_ABSENT = "ModuleNotFoundError: No module named 'torch'\n"
+
+
+@pytest.mark.parametrize("text", [_SATISFIED + _ABSENT, _ABSENT + "$ pip install torch\n" + _SATISFIED])
+def test_what_pip_has_and_python_has_not_is_of_two_pythons(text):
+    document = diagnose_score.answer(text)
+    assert document["cause"] is None
+    assert "ipykernel install" in document["program"]["says"]
+    built = _SATISFIED + "Collecting flash-attn\nGetting requirements to build wheel: error\n" + _ABSENT
+    assert diagnose_score.answer(built)["cause"] == "build-isolation"
+
+
+@pytest.mark.parametrize(
+    ("driver", "command"),
+    [("470.256.02", "torch==2.7.1 torchvision==0.22.1 --index-url"), (None, None), ("390.157", None)],
+)
+def test_a_torch_load_that_is_refused_gets_a_pytorch_that_the_driver_serves(driver, command):
+    text = (
+        "ValueError: Due to a serious vulnerability issue in `torch.load`, even with `weights_only=True`, we "
+    )
+    text += "now require users to upgrade torch to at least v2.6. Tesla V100"
+    document = diagnose_score.answer(text + (", driver " + driver if driver else ""))
+    commands = [row["text"] for row in document["causes"][0]["commands"] if row["where"] == "pip"]
+    assert "safetensors" in document["causes"][0]["remedy"]
+    assert command in commands[0] if command else not commands
+
+
+def test_versions_of_the_text_stand_in_the_reason():
+    text = "torch 2.6.0, jax 0.5.3, jaxlib 0.5.3, nvidia-cudnn-cu12 9.1.0.70\n"
+    text += "jaxlib: Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0."
+    assert "pins nvidia-cudnn-cu12==9.1.0.70" in " ".join(diagnose_score.answer(text)["causes"][0]["because"])
+    text = "The CUDA compiler identification is NVIDIA 12.0.140\n/usr/bin/nvcc -c a.cu\n"
+    text += "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+    text += "Driver Version: 580.95.05   CUDA Version: 13.0"
+    told = " ".join(diagnose_score.answer(text)["causes"][0]["because"])
+    assert "nvcc in use is of CUDA 12.0 (/usr/bin/nvcc" in told
+
+
 @pytest.mark.parametrize(
     ("text", "without"),
     [
