@@ -239,7 +239,8 @@ def _one_cause(row, equal, proof):
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
-    lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
+    if row["remedy"] not in [command["note"] for command in row["commands"]]:
+        lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     return lines + line + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])

@@ -52,10 +52,10 @@ def _text_and_note(rest):
     return (text, note) if bar else (rest, "")
 
 
-def remedy_at(identifier, places):
-    """The remedy in words for the place where a text comes from."""
-    lines = [line.partition(": ") for line in _SECTIONS[identifier].get("words", "").splitlines() if line]
-    return next((text for place, _, text in lines if place in places), CAUSES[identifier].remedy)
+def word_lines(identifier):
+    """[(facts, sentence)] of a cause's remedies in words that are narrower than its general one."""
+    lines = _SECTIONS[identifier].get("words", "").splitlines()
+    return [line.partition(": ")[::2] for line in lines if line]
 
 
 def explain(identifier):

@@ -213,6 +213,20 @@ class FrameworkBuilds(object):
         served = not self.driver_known() or (rows and self.driver_serves(numbers(rows[0]["cuda"])))
         return rows[0]["variant"] if fits and served else None
 
+    def pin_below(self, wanted):
+        """(title, release, its pin) of another framework here whose builds all pin a cuDNN below the one that
+        is wanted; None without one.
+        """
+        for name, row in read_frameworks().items():
+            release, _, variant = (self.here.packages.get(name) or "").partition("+")
+            builds = self.releases.builds(name, release) if release and name != self.framework else []
+            pins = [pin for build in builds if variant in ("", build["variant"]) for pin in build["pins"]]
+            of_cuda = "nvidia-cudnn-cu%s==" % (self.cuda or "")
+            pins = [pin for pin in pins if pin.startswith(of_cuda)]
+            if pins and all(numbers(pin.partition("==")[2])[:2] < wanted[:2] for pin in pins):
+                return row["title"], release, pins[0]
+        return None
+
     def torch_and_companions(self, version, variant, names=("torchvision", "torchaudio")):
         """PyTorch, with those of its companions that are here, in the releases that are compiled for it."""
         named = getattr(self.here, "companions", ())

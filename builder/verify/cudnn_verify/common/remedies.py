@@ -9,7 +9,7 @@ a path. A command is named only if every part of it is known.
 import re
 from shlex import quote
 
-from .causes import command_lines, remedy_at
+from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
@@ -42,15 +42,6 @@ _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-i
 _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
 """Commands of pip that take no wheel with CUDA."""
 _FITTING = "an image in which they fit, verified"
-_MODULE_UNSIGNED = (
-    "The driver is installed, and Secure Boot refuses its module: enrol the key that signs it (MOK), take "
-    "the distribution's own signed modules, or turn Secure Boot off. The framework needs nothing."
-)
-_POD_DENIED = (
-    "Delete the pod, so that what owns it makes a new one: neither the node nor its driver has to be "
-    "restarted. A reload of systemd on the node takes the devices away again until they are given by CDI, "
-    "or linked in /dev/char (nvidia-ctk system create-dev-char-symlinks --create-all)."
-)
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -62,27 +53,6 @@ _NOT_BY_IMAGE = (
     "the CUDA 12 part",
     "the other nixl",
     "a later standard",
-)
-_NEW_DRIVER = (
-    "Upgrade the driver past %s, to one that came with the toolkit's CUDA or later; or compile with a "
-    "toolkit whose CUDA this driver has, as nvidia-smi prints it."
-)
-_BRANCH_ASKED = (
-    "Install the driver that the message asks for, branch %s or later, or a release of the program that asks "
-    "for an older one."
-)
-_DRIVER_OF_PTX = (
-    "Upgrade the driver to the one that came with the CUDA which wrote the PTX, or later (CUDA 12.2: 535, "
-    "12.4: 550, 12.6: 560, 12.8: 570, 13.0: 580): that it serves other programs of the same major version is "
-    "not enough for PTX. Or compile for the card itself, so that there is no PTX to compile."
-)
-_NVIDIA_WHEELS = (
-    "NVIDIA's wheels are for Linux and Windows, and some for Linux alone: on a Mac leave it out by a marker "
-    "(NAME ; sys_platform == 'linux'); elsewhere ask for a release that is there, or take another Python."
-)
-_HERE_ON_NO_PATH = (
-    "cuDNN %d is here, and it is the one that this CTranslate2 takes: nothing is to be installed anew or "
-    "downgraded, but its folder and that of cuBLAS are not where the loader looks."
 )
 _BROUGHT = (
     "%s %s takes CUDA %s and cuDNN %s, which its packages bring: a toolkit in /usr/local need not be there, "
@@ -120,6 +90,10 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
+        of_cpu = cause == "framework-known-bad" and self._of_cpu_here()
+        if of_cpu or self.without_card() and cause != "framework-cpu-build":
+            # a build with CUDA has nothing to run on, or is not the one that is here
+            found = [c._replace(text=re.sub(r"(?<=/whl/)cu\d{2,3}\b", "cpu", c.text)) for c in found]
         found = [self._told_driver(self._told_companions(command)) for command in found]
         if self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
@@ -245,6 +219,16 @@ class Remedies(FrameworkBuilds):
             named.add(self.framework)
         return not installed or not named or bool(installed & named)
 
+    def without_card(self):
+        """Whether a text says that its machine has no card, and names neither one nor a driver."""
+        said = getattr(self.here, "no_card", False)
+        return bool(said and not self.capability and not self.driver_known())
+
+    def _of_cpu_here(self):
+        """Whether pip took PyTorch from PyPI on Windows, whose build there is for the CPU."""
+        plain = getattr(self.here, "plain_torch", False) and "windows" in self.here.places
+        return plain and not (self.capability or self.driver_known() or self.here.variants)
+
     def _written(self, cause):
         """The commands of the lines in ``causes.ini`` that apply here."""
         lines = [line for line in command_lines(cause) if all(map(self._holds, line[0].split()))]
@@ -308,27 +292,21 @@ class Remedies(FrameworkBuilds):
             return False  # the versions in the text are also those that are not here
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
         plain = command.where == "pip" and not re.search(
-            r"reinstall|uninstall|isolation|--upgrade|<|>", command.text
+            r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
         )
         return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
 
-    def words(self, cause):
-        """The remedy in words, with the version of cuDNN that is wanted if it is known."""
-        wanted = self.wanted()
-        if cause == "build-not-published" and str(self.detail.get("name")).startswith("nvidia-"):
-            return _NVIDIA_WHEELS
-        if cause == "driver-too-old" and self.detail.get("branch"):
-            return _BRANCH_ASKED % self.detail["branch"]
-        if cause == "driver-too-old" and self.here.driver and self.driver_serves((13, 0)):
-            return _NEW_DRIVER % self.here.driver
-        if cause == "driver-too-old" and getattr(self.here, "ptx_told", False):
-            return _DRIVER_OF_PTX
-        if cause == "driver-missing" and self.detail.get("requirement") == "module's signature":
-            return _MODULE_UNSIGNED
-        if cause == "device-access-denied" and getattr(self.here, "kubernetes", False):
-            return _POD_DENIED
-        if cause == "cudnn-sublibrary-missing" and self.ctranslate2("path"):
-            return _HERE_ON_NO_PATH % self.library_cudnn()
+    def words(self, cause, commands):
+        """The remedy in words: the narrowest that the facts have, with the version of cuDNN that is wanted if
+        it is known. A command that the line which failed asks for brings its own, and not the general one,
+        which names what mends other variants of the cause.
+        """
+        wanted, own = self.wanted(), self._own_words(cause, commands)
+        for facts, sentence in word_lines(cause):
+            if all(map(self._holds, facts.split())) and not (own and facts in self.here.places):
+                return self._filled("words", sentence, "")[0].text
+        if own:
+            return own
         if cause == "toolkit-library-missing" and self.framework_with_cudnn() and self.rows[0]["cudnn"]:
             cuda, cudnn = (dotted(numbers(self.rows[0][key])[:2]) for key in ("cuda", "cudnn"))
             title = read_frameworks()[self.framework]["title"]
@@ -336,12 +314,18 @@ class Remedies(FrameworkBuilds):
             enough = self.driver_known() and self.driver_serves(numbers(cuda))
             return told + (" Driver %s is enough for it." % self.here.driver if enough else "")
         if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
-            return remedy_at(cause, self.here.places)
+            return CAUSES[cause].remedy
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
         told = dotted(wanted[:3])
         range_ = '"cudnn>=%s,<%d"' % (told, wanted[0] + 1) if later else "cudnn=" + told
         text = "Install cuDNN %s%s for the CUDA that is here" % (told, later)
         return text + ": NVIDIA's package libcudnn%d, or conda's %s." % (wanted[0], range_)
+
+    def _own_words(self, cause, commands):
+        """The note of the first command, where its line in ``causes.ini`` is for what the signature wants."""
+        lines = [line[0] for line in command_lines(cause) if all(map(self._holds, line[0].split()))]
+        narrow = lines and commands and re.search(r"(?:^|\s)wants-", lines[0])
+        return commands[0].note if narrow and commands[0].where != "rtbuild" else None
 
     def image(self, cause=None):
         """The command for an image in which release and card fit; None for a release that is unknown."""
@@ -605,6 +589,14 @@ class Remedies(FrameworkBuilds):
         "capability": lambda r: dotted(r.capability[:2]) if r.capability else None,
         "blackwell": lambda r: bool(r.capability) and r.capability >= (10, 0),
         "driver-known": lambda r: r.driver_known(),
+        "driver-of-13": lambda r: r.here.driver if r.here.driver and r.driver_serves((13, 0)) else None,
+        "branch-told": lambda r: r.detail.get("branch"),
+        "ptx-told": lambda r: getattr(r.here, "ptx_told", False),
+        # a cuda-compat is for a driver that is older than it
+        "driver-past-compat": lambda r: (
+            r.here.driver if () < numbers(getattr(r.here, "compat", None)) < numbers(r.here.driver) else None
+        ),
+        "compat": lambda r: getattr(r.here, "compat", None),
         "serves-11": lambda r: r.driver_serves((11, 0)),
         "serves-12": lambda r: r.driver_serves((12, 0)),
         "cuda": lambda r: r.cuda,
@@ -648,6 +640,12 @@ class Remedies(FrameworkBuilds):
         "ctranslate2-here": lambda r: r.framework == "ctranslate2" and r.certain,
         "ctranslate2-without-cudnn": lambda r: r.ctranslate2("without"),
         "ctranslate2-by-path": lambda r: r.ctranslate2("path"),
+        "library-cudnn": lambda r: r.library_cudnn(),
+        "asks-triton": lambda r: r.detail.get("name") == "triton",
+        "asks-cuda-build": lambda r: _OF_CUDA.search(str(r.detail.get("line"))) is not None,
+        "without-card": lambda r: r.without_card(),
+        "uv-project": lambda r: getattr(r.here, "uv_project", False),
+        "asks-nvidia's-wheel": lambda r: str(r.detail.get("name")).startswith("nvidia-"),
         "ctranslate2-of-8": lambda r: r.ctranslate2("of 8"),
         "cupy-printed": lambda r: "cupy" in r.here.printed_by,
         "ctranslate2-of-12": lambda r: (

@@ -452,7 +452,35 @@ def _index_of_audio(remedies):
     return names + torch_index("cu130") if later and remedies.detail.get("name") == "torchaudio" else None
 
 
+def _torch_of_cpu(remedies):
+    """PyTorch's build for the CPU, in the release of the text."""
+    release = torch_told(remedies)[0]
+    asked = "torch" + ("==" + release if len(numbers(release)) > 2 else "")
+    return [asked, "--index-url", "https://download.pytorch.org/whl/cpu"]
+
+
+def _plain_torch(remedies):
+    """PyTorch in the release of the text, without a build for CUDA."""
+    release = torch_told(remedies)[0]
+    return "torch==" + release if len(numbers(release)) > 2 else None
+
+
+def _torch_for_loading(remedies):
+    """The newest PyTorch with its torchvision, from 2.6 on, that the driver and the card of a text serve."""
+    if not remedies.driver_known() or {"jetson", "aarch64", "macos"} & remedies.here.places:
+        return None
+    for row in Releases().builds("torch", None):
+        card = remedies.capability is None or serves(row, remedies.capability)
+        new = numbers(row["latest"]) >= (2, 6) and row["variant"]
+        if new and card and remedies.driver_serves(numbers(row["cuda"])):
+            return remedies.torch_and(("torchvision",), row["latest"], row["variant"])
+    return None
+
+
 TORCH_FACTS = {
+    "torch-for-loading": _torch_for_loading,
+    "torch-of-cpu": _torch_of_cpu,
+    "plain-torch": _plain_torch,
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "index-of-audio": _index_of_audio,

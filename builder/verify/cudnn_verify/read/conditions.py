@@ -71,6 +71,17 @@ def _architectures_of_nvcc(facts, detail):
     return facts.architectures_of_nvcc and "the build asks nvcc for these architectures"
 
 
+def _nvcc_beside_driver(facts, _):
+    """https://docs.nvidia.com/cuda/blackwell-compatibility-guide/"""
+    if not facts.nvcc or not facts.driver_cuda or numbers(facts.nvcc) >= numbers(facts.driver_cuda):
+        return None
+    told = (
+        "nvcc in use is of CUDA %s%s; nvidia-smi's %s is the newest CUDA that the driver runs, and no toolkit"
+    )
+    own = " (/usr/bin/nvcc, the distribution's own)" if facts.nvcc_of_system else ""
+    return told % (facts.nvcc, own, facts.driver_cuda)
+
+
 def _driver_past_build(facts, detail):
     """The driver is of the CUDA of the build here or of a later one, by their minor versions."""
     cuda = _cuda_of_build(facts) or numbers(facts.nvcc)
@@ -639,6 +650,7 @@ CONDITIONS = {
         facts.library_path and "LD_LIBRARY_PATH leads to %s" % facts.library_path
     ),
     "not-the-wheels": _not_the_wheels,
+    "nvcc-beside-driver": _nvcc_beside_driver,
     "loaded-older": _versions(lambda loaded, compiled: loaded < compiled, "{loaded} is older"),
     "exact-era": _versions(
         lambda loaded, compiled: loaded[0] == compiled[0] and loaded[:2] > compiled[:2],

@@ -13,6 +13,7 @@ from ..common.distributions import apart_told, last_word
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
+from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
 from .reading import TYPED_WORD, TextReading, redact, respelt, unwrapped
@@ -57,6 +58,11 @@ _ON_PATH = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b")
 _NOT_TOGETHER = (
     "At these versions the two do not go together in one environment: either releases of both that share a "
     "cuDNN, or an environment for each."
+)
+_PINNED_BELOW = (
+    "%s %s, which is here, too, pins %s, and the one that was installed last decides: a later cuDNN of "
+    "this major version serves both, although pip check names the pin; else a release whose pin is %s or "
+    "later, its build for the CPU if it only feeds data, or an environment for each"
 )
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
@@ -489,6 +495,10 @@ def _because(cause, finding, facts):
         last_word(apart) in text or apart.kind == "python-new" and re.search("subscriptable|operand", text)
     )
     told = apart_told(apart, facts.python) if named else None
+    if cause == "cudnn-too-old":
+        remedies = Remedies(facts, dict(finding.detail), finding.signature.systems)
+        pin = remedies.pin_below(remedies.wanted()) if remedies.wanted() else None
+        told = _PINNED_BELOW % (pin + (dotted(remedies.wanted()[:2]),)) if pin else None
     return finding.because + [told] if told and told not in finding.because else finding.because
 
 
@@ -508,7 +518,7 @@ def _row(cause, finding, facts):
     alone = pair or (commands and _ON_PATH.match(commands[0].text))
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
-    words = [_NOT_TOGETHER if pair else remedies.words(cause)] + (
+    words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (
         [] if commands or silent else _no_command(cause, finding, facts, sure)
     )
     return dict(

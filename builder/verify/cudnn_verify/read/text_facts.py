@@ -204,7 +204,8 @@ class TextFacts(object):
     def _machine(self, text):
         said = next(iter(_groups("driver", text).values()), None)
         # a libcuda may be a container's cuda-compat: what the text says of the driver outweighs it
-        self.driver = said or _groups("driver_library", text).get("version") or _branch_told(text)
+        self.compat = _groups("driver_library", text).get("version")
+        self.driver = said or self.compat or _branch_told(text)
         majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}
         self.image_major = next(iter(majors_told)) if len(majors_told) == 1 else None
         """The CUDA major version of the image that a text is about."""

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common import torch_facts
-from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
+from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines, word_lines
 from builder.verify.cudnn_verify.common.remedies import _NOT_BY_IMAGE, Remedies
 from builder.verify.cudnn_verify.common.tables import read_facts, read_patterns, told_names
 from builder.verify.cudnn_verify.common.versions import numbers
@@ -287,6 +287,9 @@ def test_every_fact_in_the_lines_of_causes_has_a_meaning_and_every_fact_a_line()
             named |= {fact.lstrip("!") for fact in facts.split()}
             named |= set(re.findall(r"\{([\w.-]+)\}", text + note))
             assert where != "see" or set(text.split()) <= set(CAUSES)
+        for facts, sentence in word_lines(cause):
+            named |= {fact.lstrip("!") for fact in facts.split()}
+            named |= set(re.findall(r"\{([\w.-]+)\}", sentence))
     assert {name for name in named if not name.startswith("wants-")} <= set(MachineRemedies.FACTS) | plain
     assert set(MachineRemedies.FACTS) <= named
 

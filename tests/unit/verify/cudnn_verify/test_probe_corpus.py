@@ -15,9 +15,11 @@ import pytest
 from packaging.requirements import Requirement
 from pages import diagnose_score
 
-from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
+from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.diagnosis import _look_for
+from builder.verify.cudnn_verify.read.reading import Line
 from builder.verify.cudnn_verify.read.signatures import (
     FEWEST,
     by_frequency,
@@ -2075,6 +2077,183 @@ def test_the_remedy_in_words_stands_beside_the_commands():
     assert "nvidia-smi" in page
     assert "smaller batch" in page
     assert "PYTORCH_CUDA_ALLOC_CONF" in page
+
+
+def test_a_narrowed_remedy_stands_beside_its_own_sentence_and_never_beside_the_general_one():
+    narrowed = 0
+    for signature in read_signatures():
+        for cause in signature.causes if signature.wants else ():
+            detail = {"matched": signature.example, "line": signature.example}
+            remedies = Remedies(TextFacts([]), dict(detail, requirement=signature.wants), signature.systems)
+            commands = remedies.commands(cause)
+            lines = [row[0] for row in command_lines(cause) if all(map(remedies._holds, row[0].split()))]
+            if commands and re.search(r"(?:^|\s)wants-", lines[0]):
+                narrowed += 1
+                assert remedies.words(cause, commands) != CAUSES[cause].remedy, (signature.id, cause)
+    assert narrowed > 100
+    rows = [row for cause in CAUSES for row in command_lines(cause)]
+    wanting = [row for row in rows if re.search(r"(?:^|\s)wants-", row[0])]
+    assert not [row for row in wanting if row[1] != "see" and not row[3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "not_told"),
+    [
+        (
+            "RuntimeError: FlashAttention only supports Ampere GPUs or newer. on a Tesla T4",
+            "attn_implementation",
+            "another CUDA variant",
+        ),
+        (
+            (
+                "LD_LIBRARY_PATH=/usr/local/cuda/compat:/usr/local/nvidia/lib64\n"
+                "Error 803: system has unsupported display driver / cuda driver combination\n"
+                "Driver Version: 580.95.05\n"
+                "docker run IMAGE ls /usr/local/cuda/compat: libcuda.so.570.124.06"
+            ),
+            "driver 580.95.05 needs nothing",
+            "upgrade",
+        ),
+        (
+            "CUDA error 304: cudaErrorOperatingSystem\n>>> ctypes.CDLL(None).syscall(319, b'x', 0)\n-1",
+            "memfd_create",
+            "check the user's groups",
+        ),
+    ],
+)
+def test_the_sentence_names_the_act_of_the_command(text, told, not_told):
+    page = " ".join(render_diagnosis(diagnose_score.answer(text)).split())
+    assert told.lower() in page.lower()
+    assert not_told.lower() not in page.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "told", "not_told"),
+    [
+        (
+            "PS C:\\x> torch 2.9.1+cu128\nTritonMissing: Cannot find a working triton installation",
+            "triton-windows>=3.5,<3.6",
+            "no wheels for Windows",
+            "reinstall",
+        ),
+        (
+            "PS C:\\x> torch 2.8.0+cu128\nERROR: No matching distribution found for triton",
+            "triton-windows>=3.4,<3.5",
+            "no wheels for Windows",
+            "take another CUDA",
+        ),
+        (
+            (
+                "MacBook:~ $ pip install torch==2.8.0+cu126 --index-url https://download.pytorch.org/whl/cu126\n"
+                "ERROR: No matching distribution found for torch==2.8.0+cu126"
+            ),
+            None,
+            "No build for macOS has CUDA",
+            "take another CUDA",
+        ),
+        (
+            (
+                "uv sync\n"
+                "Distribution `torch==2.8.0+cu126 @ registry+https://download.pytorch.org/whl/cu126` "
+                "can't be installed because it doesn't have a source distribution or wheel for "
+                "the current platform\nhint: You're on macOS (`macosx_15_0_arm64`)"
+            ),
+            None,
+            "sys_platform == 'linux'",
+            "take another CUDA",
+        ),
+        (
+            "Collecting torch==2.8.0\n[Errno 28] No space left on device\nthe runner has no GPU",
+            "torch==2.8.0 --index-url https://download.pytorch.org/whl/cpu",
+            "build for the CPU",
+            "TMPDIR",
+        ),
+        (
+            (
+                "PS C:\\x> pip install easyocr\nSuccessfully installed torch-2.9.0\n"
+                'PS C:\\x> python -c "import torch"\nOSError: [WinError 1114] '
+                'Error loading "C:\\x\\torch\\lib\\c10.dll" or one of its dependencies.'
+            ),
+            "whl/cpu",
+            "run-time",
+            "needs a driver",
+        ),
+        (
+            (
+                "RuntimeError: Could not load libtorchcodec. We support versions 4 on all platforms, and 8 "
+                "on Mac and Linux.\ntorchcodec/libtorchcodec_core6.so: "
+                "undefined symbol: _ZNK3c1016SymIntArrayRef4dataEv\n"
+                "torch 2.7.1+cu126, torchcodec 0.8.1"
+            ),
+            'torchcodec==0.5.*"',
+            "PyTorch",
+            "for a Mac",
+        ),
+    ],
+)
+def test_the_platform_and_the_versions_of_the_text_decide_the_remedy(text, command, told, not_told):
+    document = diagnose_score.answer(text)
+    page = " ".join(render_diagnosis(document).split())
+    commands = [row["text"] for cause in document["causes"] for row in cause["commands"]]
+    assert (
+        any(command in row for row in commands) if command else not any("/whl/cu" in row for row in commands)
+    )
+    assert told in page
+    assert not_told not in page
+
+
+_SATISFIED = "Requirement already satisfied: torch in /home/a/envs/x/lib/python3.11/site-packages (2.8.0)\n"
+_ABSENT = "ModuleNotFoundError: No module named 'torch'\n"
+
+
+@pytest.mark.parametrize("text", [_SATISFIED + _ABSENT, _ABSENT + "$ pip install torch\n" + _SATISFIED])
+def test_what_pip_has_and_python_has_not_is_of_two_pythons(text):
+    document = diagnose_score.answer(text)
+    assert document["cause"] is None
+    assert "ipykernel install" in document["program"]["says"]
+    built = _SATISFIED + "Collecting flash-attn\nGetting requirements to build wheel: error\n" + _ABSENT
+    assert diagnose_score.answer(built)["cause"] == "build-isolation"
+
+
+@pytest.mark.parametrize(
+    ("driver", "command"),
+    [("470.256.02", "torch==2.7.1 torchvision==0.22.1 --index-url"), (None, None), ("390.157", None)],
+)
+def test_a_torch_load_that_is_refused_gets_a_pytorch_that_the_driver_serves(driver, command):
+    text = (
+        "ValueError: Due to a serious vulnerability issue in `torch.load`, even with `weights_only=True`, we "
+    )
+    text += "now require users to upgrade torch to at least v2.6. Tesla V100"
+    document = diagnose_score.answer(text + (", driver " + driver if driver else ""))
+    commands = [row["text"] for row in document["causes"][0]["commands"] if row["where"] == "pip"]
+    assert "safetensors" in document["causes"][0]["remedy"]
+    assert command in commands[0] if command else not commands
+
+
+def test_versions_of_the_text_stand_in_the_reason():
+    text = "torch 2.6.0, jax 0.5.3, jaxlib 0.5.3, nvidia-cudnn-cu12 9.1.0.70\n"
+    text += "jaxlib: Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.8.0."
+    assert "pins nvidia-cudnn-cu12==9.1.0.70" in " ".join(diagnose_score.answer(text)["causes"][0]["because"])
+    text = "The CUDA compiler identification is NVIDIA 12.0.140\n/usr/bin/nvcc -c a.cu\n"
+    text += "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+    text += "Driver Version: 580.95.05   CUDA Version: 13.0"
+    told = " ".join(diagnose_score.answer(text)["causes"][0]["because"])
+    assert "nvcc in use is of CUDA 12.0 (/usr/bin/nvcc" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("(GitHub-hosted, no GPU) torch 2.9.1", True),
+        ("the runner has no GPU", True),
+        ("RuntimeError: No GPU found", False),
+        ("No GPU available, using the CPU", False),
+        ("I have no GPU in this container, RTX 3090, driver 580.95.05", False),
+    ],
+)
+def test_a_machine_without_a_card_is_one_whose_text_says_so_and_names_none(text, without):
+    facts = TextFacts([Line("x", 1, text)])
+    assert Remedies(facts, {}).without_card() is without
 
 
 def test_a_look_decides_for_no_other_cause_than_those_that_are_listed():
