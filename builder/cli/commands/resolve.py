@@ -109,6 +109,13 @@ def resolve(
         opt.refuse_existing(output)
     gpu = [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part]
     gpu, on_system = _systems(gpu, system)
+    if output is not None and (gpu == ["none"] or on_system.kind not in {"linux", "wsl"}):
+        said = (
+            f"no matrix is written for {'no card' if gpu == ['none'] else on_system.kind}: --output {output}"
+        )
+        raise UsageError(
+            said, hint="without -o, pip's lines are printed; an image without a card: `cuda: none`"
+        )
     title = name or (_matrix_name(output) if output is not None else "resolved")
     options = [
         word

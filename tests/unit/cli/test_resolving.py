@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from foreign_input import typed
@@ -768,6 +770,14 @@ def test_what_has_no_cuda_there_is_refused_with_the_way_that_has() -> None:
     assert "no other driver is installed there" in str(caught.value.hint)
     with pytest.raises(UsageError, match="--system beos is none"):
         called(command.resolve, ["torch"], system="beos")
+
+
+@pytest.mark.parametrize("machine", [{"system": "windows"}, {"gpu": ["none"]}])
+def test_where_no_image_is_made_no_file_is_said_to_be_written(
+    tmp_path: Path, machine: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match="no matrix is written for"):
+        called(command.resolve, ["torch"], output=tmp_path / "m.yaml", **machine)
 
 
 @pytest.mark.usefixtures("three_systems")
