@@ -9,7 +9,7 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.files import write_whole
-from builder.plan.facts.reading import reread
+from builder.plan.facts.reading import names_table, reread
 from builder.plan.facts.tables import portable
 from builder.sources.index import Index
 from builder.sources.oci import Registry
@@ -82,6 +82,21 @@ def export(
     state = "as the tables say" if current else "not as the tables say" if check_ else "written"
     say(f"{path.name} is {state}")
     return 1 if check_ and not current else 0
+
+
+@facts.command("names")
+def names(
+    only: list[str] | None = opt.of("--only NAME: One package; repeatable. The others stay as they are."),
+) -> int:
+    """Write the names that releases lost or brought. They come from wheels on the index, into
+    builder/verify/cudnn_verify/common/names.json. All of them take an hour.
+    """
+    path = resources.probe() / "common/names.json"
+    current = path.read_text("utf-8") if only and path.is_file() else "{}"
+    text = names_table(Index.from_user(brief=True), say, only or (), current=current)
+    write_whole(path, text.encode())
+    say(f"{path.name} is written: {len(text)} bytes")
+    return 0
 
 
 def _progress() -> Callable[[int, int, int], None]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         tag_of as tag_of,
     )
     from .rereading import reread as reread
+    from .wheel_modules_read import names_table as names_table
 else:
     from builder.core import faces
 

@@ -55,8 +55,8 @@ _PATHS = re.compile(
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
-_ALL = re.compile(rb"^__all__\b[^\n=]*\+?=[ \t]*[\[(](.*?)[\])]", re.MULTILINE | re.DOTALL)
-_DECORATED = re.compile(
+ALL_NAMES = re.compile(rb"^__all__\b[^\n=]*\+?=[ \t]*[\[(](.*?)[\])]", re.MULTILINE | re.DOTALL)
+EXPORTED_NAMES = re.compile(
     rb"^@(?:export|requires)\b[^\n]*\n(?:[@ \t)][^\n]*\n)*?(?:class|def)[ \t]+(\w+)", re.MULTILINE
 )
 """A class or function that transformers' ``define_import_structure`` takes to be in ``__all__``."""
@@ -303,6 +303,11 @@ def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
     return older[high].version
 
 
+def wheel_alone(wheel: Wheel, opened: Opener, python: int) -> ImportSet | None:
+    """The modules of one wheel, to ask what it has and what it certainly lacks; None if it cannot be read."""
+    return _Shelved(wheel, None, opened).alone(python)
+
+
 class _Shelved:
     """One wheel: what is kept of it, and its sources if that is not enough."""
 
@@ -403,20 +408,26 @@ class _Shelved:
 
     def has(self, lack: Missing, python: int) -> bool | None:
         """Whether this wheel, by itself, has what another release of it lacks."""
+        alone = self.alone(python)
+        if alone is None:
+            return None
+        found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
+        if found is None and lack.name is not None and alone.is_compiled(lack.module):
+            found = self.compiled(lack.module, lack.name)
+        self.keep()
+        return found
+
+    def alone(self, python: int) -> ImportSet | None:
+        """This wheel and no other one; None if nobody has read it."""
         if self.files is None:
             return None
-        alone = ImportSet(
+        return ImportSet(
             [self.files],
             lambda _, module: self.read(module),
             python,
             mentions=lambda _, word: self.mentions(word),
             brings=lambda _, lacks: self.brings(lacks),
         )
-        found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
-        if found is None and lack.name is not None and alone.is_compiled(lack.module):
-            found = self.compiled(lack.module, lack.name)
-        self.keep()
-        return found
 
     def content(self, module: str) -> str:
         """A text for a module's content; empty for one that others may have, or that is not read."""
@@ -538,10 +549,10 @@ def _exports(sources: WheelSources, modules: Mapping[str, str]) -> dict[str, lis
     for path, content in sources.every():
         if path in modules and content is None:
             found.setdefault("", []).append(modules[path])
-        for listed in _ALL.findall(content or b"") if path in modules else ():
+        for listed in ALL_NAMES.findall(content or b"") if path in modules else ():
             for name in _WORD.findall(listed):
                 found.setdefault(name.decode(), []).append(modules[path])
-        for name in _DECORATED.findall(content or b"") if path in modules else ():
+        for name in EXPORTED_NAMES.findall(content or b"") if path in modules else ():
             found.setdefault(name.decode(), []).append(modules[path])
     return found
 

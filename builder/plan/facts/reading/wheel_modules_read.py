@@ -1,21 +1,36 @@
-"""The Python sources of wheels for the proof by imports: out of downloaded files, else by ranges."""
+"""The Python sources of wheels for the proof by imports: out of downloaded files, else by ranges; and the
+names that releases of a package lost or brought, for the probe.
+"""
 
 import contextlib
+import json
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import requests
 from packaging.tags import Tag
 from packaging.version import Version
 
+from builder.core import resources
 from builder.core.errors import CellError
+from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.wheel_modules import Opener, Releases, WheelSources
+from builder.plan.facts.reading.wheel_modules import (
+    ALL_NAMES,
+    EXPORTED_NAMES,
+    Opener,
+    Releases,
+    WheelSources,
+    wheel_alone,
+)
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, cache_path, unpacked, wheel_name
 
 MOST = 48 << 20
@@ -194,3 +209,300 @@ def _importable(paths: Iterable[str]) -> list[str]:
             found.append(path)
             folders.add(folder)
     return found
+
+
+# -- the names that releases lost or brought
+
+_NAMED = {
+    "transformers": "4.30", "huggingface-hub": "0.17", "tokenizers": "0.13", "accelerate": "0.20",
+    "peft": "0.5", "diffusers": "0.20", "datasets": "2.14", "trl": "0.7", "timm": "0.9",
+    "numpy": "1.20", "scipy": "1.8", "pandas": "1.3", "scikit-learn": "1.1", "networkx": "2.6",
+    "pillow": "9.0", "jax": "0.4.20", "flax": "0.7", "optax": "0.1.5", "torch": "2.0",
+    "torchvision": "0.14", "torchaudio": "2.0", "torchao": "0.5", "vllm": "0.6",
+    "flashinfer-python": "0.2", "triton": "2.1", "lightning": "2.0", "pytorch-lightning": "1.6",
+    "keras": "2.12", "protobuf": "3.19", "setuptools": "58", "typing-extensions": "4.0",
+    "langchain": "0.0.300", "langchain-core": "0.1", "openai": "0.27", "gradio": "3.40",
+    "albumentations": "1.3",
+}  # fmt: skip
+"""Packages that messages about lost names are about, and the first release of each that is read."""
+_NAMES_PYTHON = 12
+_MOST_MINORS = 30
+_MOST_TEXT = 300_000
+"""Bytes of the table: those of the deepest modules are left out above them."""
+_NOT_PUBLIC = re.compile(
+    r"(?:^|\.)(?:_|tests?\b|testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
+)
+_BOUND = re.compile(
+    rb"^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z]\w*)|^([A-Za-z]\w*)[ \t]*(?::[^=\n]*)?=(?!=)",
+    re.MULTILINE,
+)
+_AS_NAMED = re.compile(rb" as ([A-Za-z]\w*)")
+_IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
+_AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
+_STAR = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
+_QUOTED = re.compile(rb"['\"]([A-Za-z]\w*)['\"]")
+_GIVES_LATER = re.compile(
+    rb"_LazyModule|_lazy_import|deprecation_getattr|_attach|lazy_loader|_import_structure"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Release:
+    version: Version
+    alone: ImportSet
+    said: Mapping[str, frozenset[str]]
+    """The names that the sources of public modules may give these."""
+
+
+def names_table(
+    index: Index, note: Callable[[str], None], only: Sequence[str] = (), *, current: str = "{}"
+) -> str:
+    """``common/names.json`` of the probe: for each package the public modules, and names of them, that one of
+    its minor releases certainly lacks and the one before it has, and the other way round, as one JSON object
+    with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
+    followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
+    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
+    ``only``: the packages that are read again; rows of others stay as ``current`` has them.
+    """
+    rows: dict[str, dict[str, Any]] = json.loads(current)
+    homes: dict[str, list[str]] = {}
+    for name in only or list(_NAMED):
+        found = list(_minor_releases(index, name, note))
+        if len(found) > 1:
+            homes[name] = [module for module in found[-1].said if "." in module]
+            rows[name] = _changes_of(found)
+        note(f"{name}: {len(found)} releases")
+    for name in homes:
+        _name_siblings(name, rows[name], homes)
+    return _within(dict(sorted(rows.items())))
+
+
+def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Iterator[_Release]:
+    """The newest patch of each minor release, by the smallest of its wheels, the oldest first."""
+    newest: dict[tuple[int, ...], Version] = {}
+    files: dict[Version, IndexFile] = {}
+    for offer in index.offers(name):
+        named = wheel_name(offer.name)
+        if named is None or offer.sha256 is None or offer.yanked is not None or named.version.is_prerelease:
+            continue
+        if named.version < Version(_NAMED.get(name, "0")):
+            continue
+        place = named.version.release[: 3 if name == "jax" and named.version < Version("0.5") else 2]
+        newest[place] = max(newest.get(place, named.version), named.version)
+        if named.version not in files or offer.size < files[named.version].size:
+            files[named.version] = offer
+    opened = opener(index, resources.cache(), note)
+    for version in sorted(newest.values())[-_MOST_MINORS:]:
+        file = files[version]
+        wheel = Wheel(
+            name=name, version=str(version), file=file.name, sha256=file.sha256 or "", size=file.size
+        )
+        sources = opened(wheel)
+        release = _release(version, sources, wheel) if sources is not None else None
+        if release is not None:
+            yield release
+        else:
+            note(f"{name} {version} was not read")
+
+
+def _release(version: Version, sources: WheelSources, wheel: Wheel) -> _Release | None:
+    alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
+    said = _said_names(sources, alone.wheels[0]) if alone is not None else {}
+    return _Release(version=version, alone=alone, said=said) if alone is not None and said else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What one source says by its words alone, which is more than it may have."""
+
+    names: frozenset[bytes]
+    exported: frozenset[bytes]
+    """Those of ``__all__``, and what a lazy module takes for it."""
+    stars: tuple[str, ...]
+    """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
+
+
+def _said_names(sources: WheelSources, files: WheelFiles) -> Mapping[str, frozenset[str]]:
+    """The names that public modules may have by their sources; empty if one source cannot be read."""
+    every = dict[str, _Said]()
+    for module, path in files.modules.items():
+        content = sources.read(path) if path is not None else b""
+        if content is None:
+            return {}
+        every[module] = _said_by(content, module, package=module in files.packages)
+    found = {folder: frozenset[str]() for folder in files.folders if not _NOT_PUBLIC.search(folder)}
+    for module in (one for one in every if not _NOT_PUBLIC.search(one)):
+        names, todo, seen = set(every[module].names), list(every[module].stars), {module}
+        while todo:
+            star = todo.pop()
+            below = [one for one in every if one.startswith(star[:-1])] if star.endswith(".*") else [star]
+            for other in (every[one] for one in below if one in every and one not in seen):
+                names |= other.exported or (frozenset() if below != [star] else other.names)
+                todo += other.stars if below == [star] else ()
+            seen.update(below)
+        found[module] = frozenset(one.decode() for one in names if not one.startswith(b"_"))
+    return found
+
+
+def _said_by(content: bytes, module: str, *, package: bool) -> _Said:
+    names = {next(filter(None, found)) for found in _BOUND.findall(content)}
+    for found in _AS_NAMED.finditer(content):  # ``import name as name`` hands it on
+        names |= {found[1]} if content.endswith(b" " + found[1], 0, found.start()) else set()
+    listed = (one for text in ALL_NAMES.findall(content) for one in _QUOTED.findall(text))
+    exported = frozenset([*listed, *EXPORTED_NAMES.findall(content)])
+    if _GIVES_LATER.search(content):
+        names |= set(_QUOTED.findall(content))
+    stars = list[str]()
+    if package:
+        for text in _IMPORTED.findall(content):
+            names |= set(_AS_NAME.findall(text.strip(b"()\n")))
+        above = module.split(".")
+        for dots, rest in _STAR.findall(content):
+            start = above[: len(above) - len(dots) + 1] if dots else []
+            stars.append(".".join([*start, *filter(None, [rest.decode()])]))
+        if b"define_import_structure(" in content and "." not in module:
+            stars.append(f"{module}.models.*")
+    return _Said(names=frozenset(names | exported), exported=exported, stars=tuple(stars))
+
+
+def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
+    """What certainly came and went between two of these, the oldest first."""
+    gone: dict[str, dict[str, list[str]]] = {}
+    new: dict[str, dict[str, list[str]]] = {}
+    every: dict[tuple[str, str], list[int]] = {}
+    for number, release in enumerate(releases):
+        for module, names in release.said.items():
+            for name in ("", *names):
+                every.setdefault((module, name), []).append(number)
+    last = len(releases) - 1
+    for (module, name), numbers in sorted(every.items()):
+        if numbers[-1] == last and numbers[0] == 0:
+            continue
+        shown = [one for one in numbers if _has(releases[one], module, name) is not False]
+        if shown and shown[-1] < last:
+            with_, without = releases[shown[-1]], releases[shown[-1] + 1]
+            if _lacks(without, module, name):
+                place = f"{_short(without.version)} {_short(with_.version)}"
+                home = _home(without, module, name)
+                gone.setdefault(place, {}).setdefault(module, []).append(name + (home and ">" + home))
+        if shown and shown[0] > 0 and (not name or module.count(".") < 2):
+            without = releases[shown[0] - 1]
+            if _lacks(without, module, name):
+                new.setdefault(_short(releases[shown[0]].version), {}).setdefault(module, []).append(name)
+    roots = sorted({module.partition(".")[0] for release in releases for module in release.said})
+    read = [_short(releases[0].version), _short(releases[last].version)]
+    return {"roots": roots, "read": read, "gone": _as_texts(gone), "new": _as_texts(new)}
+
+
+def _as_texts(places: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, dict[str, str]]:
+    """Without the names of a module that came or went itself."""
+
+    def whole(module: str, modules: Mapping[str, Sequence[str]]) -> bool:
+        return module in modules and modules[module][0].partition(">")[0] == ""
+
+    return {
+        place: {
+            module: names[0] if whole(module, modules) else " ".join(names)
+            for module, names in modules.items()
+            if not any(whole(above, modules) for above in _above(module))
+        }
+        for place, modules in places.items()
+    }
+
+
+def _above(module: str) -> Iterator[str]:
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+def _short(version: Version) -> str:
+    """``4.57`` for ``4.57.6``: of a minor release all patches count as the newest one."""
+    return ".".join(map(str, version.release[: 3 if version.release[:2] == (0, 4) else 2]))
+
+
+def _lacks(release: _Release, module: str, name: str) -> bool:
+    """Whether a release certainly lacks a name of a module, or a module of a package, that it has."""
+    above = module if name else module.rpartition(".")[0]
+    return (not above or release.alone.there(above)) and _has(release, module, name) is False
+
+
+def _has(release: _Release, module: str, name: str) -> bool | None:
+    """Whether a release has a module, or a name of one; None if its sources do not tell."""
+    alone, owner = release.alone, release.alone.wheels[0].name
+    if not name:
+        found = alone.there(module) or (False if "." not in module or alone.lacks_module(module) else None)
+    else:
+        found = alone.has(module, name) if alone.there(module) else None
+    if found is None and alone.mentions(owner, name or module.rpartition(".")[2]) is False:
+        return False
+    return found
+
+
+def _home(release: _Release, module: str, name: str) -> str:
+    """The module that has a name which another one lost, or the module of the same last names; empty if none
+    has, or several that say nothing.
+    """
+    if name:
+        others = [one for one, names in release.said.items() if name in names and one != module]
+        root = [one for one in others if "." not in one]
+        others = [one for one in root or others if release.alone.has(one, name)]
+        return min(others, key=lambda one: (one.count("."), one)) if 0 < len(others) < 4 else ""
+    tail = ".".join(module.split(".")[-2:])
+    others = [one for one in release.said if one.endswith("." + tail)]
+    return others[0] if len(others) == 1 else ""
+
+
+def _name_siblings(package: str, row: Mapping[str, Any], homes: Mapping[str, Sequence[str]]) -> None:
+    """Adds the module of another package with the same two last names to a module that is gone."""
+    for modules in row["gone"].values():
+        for module, names in modules.items():
+            tail = module.split(".")[-2:]
+            if names or module.count(".") < 2:
+                continue
+            others = [
+                one
+                for name, every in homes.items()
+                if name != package and _OF_ONE.get(name, name) == _OF_ONE.get(package, package)
+                for one in every
+                if one.split(".")[-2:] == tail
+            ]
+            modules[module] = ">" + others[0] if len(others) == 1 else ""
+
+
+_OF_ONE = {"torchao": "torch", "langchain-core": "langchain", "torchvision": "torch", "torchaudio": "torch"}
+"""Packages that a part of another one moves to."""
+
+
+def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table as text, without the deepest modules of all packages that have no room in it."""
+    text = "{}\n"
+    for deepest in range(9, -1, -1):
+        told = {
+            name: {
+                "roots": row["roots"],
+                "read": row["read"],
+                **{
+                    kind: {
+                        place: kept
+                        for place, modules in row[kind].items()
+                        if (
+                            kept := {
+                                module: names
+                                for module, names in modules.items()
+                                if module.count(".") <= deepest
+                            }
+                        )
+                    }
+                    for kind in ("gone", "new")
+                },
+            }
+            for name, row in rows.items()
+        }
+        lines = (
+            f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in told.items()
+        )
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        if len(text) <= _MOST_TEXT:
+            break
+    return text

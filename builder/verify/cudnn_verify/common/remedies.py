@@ -360,7 +360,7 @@ class Remedies(FrameworkBuilds):
         fitting = [row for row in known if self._fits_in_image(row)]
         if known and not fitting or self.rows and not any(map(_has_base, self.rows)):
             return None
-        if (releases_with_name(self) or "").startswith(("torch<", "tensorflow<")):
+        if re.match("(?:torch|tensorflow|jax)<", releases_with_name(self) or ""):
             return None  # the newest release is the one without the name that is asked for
         minor = None if self._holds("newer-torch-told") else dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)

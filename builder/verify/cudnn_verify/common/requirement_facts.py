@@ -4,18 +4,20 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 """
 
 import re
+from collections import namedtuple
 
 from .distributions import canonical, distribution_named, is_known_module, last_word, module_facts
 from .framework_builds import torch_index
-from .tables import Releases, read_patterns
+from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
 
 ASKED_NAME = re.compile(
-    r"cannot import name '(?P<name>\w+)' from '(?P<origin>\w[\w.]*)'|"
+    r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
     r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
-    r"unexpected keyword argument '(?P<argument>\w+)'"
+    r"(?:(?P<call>\w+)(?:\.__init__)?\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
+    r"'(?P<owner>\w*)' object has no attribute '(?P<member>\w+)'"
 )
 _OF_PYTHON = (
     "transformers diffusers huggingface_hub tokenizers accelerate peft datasets trl timm optimum evaluate"
@@ -24,44 +26,180 @@ PURE = set(_OF_PYTHON.split()) | {"sentence_transformers", "adapters", "setfit"}
 
 
 def _asked_names(remedies):
-    """(package, name) of which a line says that a release does not have it; (None, None) without one."""
+    """(module, name) of which a line says that a release does not have it; (None, None) without one. For an
+    argument the module is ``argument``, and ``config`` for an attribute of a model's configuration.
+    """
     found = ASKED_NAME.search(failing_words(remedies))
     said = found.groupdict() if found else {}
     if said.get("argument"):
         return "argument", said["argument"]
+    if said.get("member"):
+        return ("config", said["member"]) if said["owner"].endswith("Config") else (None, None)
     if said.get("np"):
         return "numpy", said["gone"]
-    origin = said.get("origin") or said.get("module") or said.get("path") or ""
-    package, _, rest = origin.partition(".")
-    apart = _apart_here(remedies, *_BETWEEN_TWO) if not package else None
-    if apart and apart.asked:
+    module, name = said.get("origin") or said.get("module"), said.get("name") or said.get("attribute")
+    if said.get("path"):
+        module, _, name = said["path"].rpartition(".")
+    apart = _apart_here(remedies, *_BETWEEN_TWO) if not module else None
+    if apart and apart.asked and not said.get("name"):
         return apart.asked.replace("-", "_"), last_word(apart)
-    return package or None, said.get("name") or said.get("attribute") or rest
+    return module or None, name
 
 
 def releases_with_name(remedies):
-    """The releases of a package that have the name, the module or the argument that a line asks for."""
-    package, name = _asked_names(remedies)
-    asked, known = ("%s.%s" % (package, name)).lower(), read_patterns()["python-names"]
-    above = asked.rpartition(".")[0]
-    while asked not in known and "." in above:  # tensorflow.contrib.layers is gone with tensorflow.contrib
-        asked, above = above if "<" in known.get(above, "") else asked, above.rpartition(".")[0]
-    if asked in known or not (package and name):
-        return known.get(asked) if package and name else None
+    """The releases of a package that have the name, the module or the argument that a line asks for:
+    ``transformers<5``, ``numpy>=1.26``, with both bounds where no release that is here tells the side.
+    """
+    change = name_change(remedies)
+    return change.requirement if change else None
+
+
+# since, gone: the first release of the package with the name, and the first one without it again; last: the
+# one before that; None if there is none. home: where the name stands then; here: the release of the package
+# in the text; stray: one in the text that has the name
+NameChange = namedtuple("NameChange", "package name since gone last home here stray requirement")
+
+
+def name_change(remedies):
+    """When the name that a line asks for came and went, as a :class:`NameChange`; None if no table has it, or
+    if what asks is a part of the same package.
+    """
+    module, name = _asked_names(remedies)
+    if not name or _apart_here(remedies, "itself", "part", "python-gone", "python-new"):
+        return None
+    packages, read = remedies.here.packages, _in_releases(module, name)
+    told = _by_hand(module, name)
+    if not read and not told:
+        return None
+    package, since, gone, last, home = read or (re.split("[<>]", told)[0], None, None, None, "")
+    bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
+    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
+    here = (packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
+    new = bool(gone) and numbers(here) >= numbers(gone)
+    old = bool(since) and bool(here) and numbers(here) < numbers(since)
+    stray, here = (here, None) if here and not (new or old) else (None, here)
+    asked = [">=" + since] if since and not new else []
+    asked += ["<" + _plain_release(gone)] if gone and not old else []
+    above = None if module in ("argument", "config") else module or package.replace("-", "_")
+    where = ".".join(filter(None, (above, name)))
+    home = read_patterns()["names-instead"].get(where.lower()) or home
+    return NameChange(package, where, since, gone, last, home, here, stray, package + ",".join(asked))
+
+
+def _of_apart(remedies, package):
+    """The release of a package beside the message that one lacks what another asks for."""
+    apart = getattr(remedies.here, "apart", None)
+    return (apart.versions.get(package) or "").partition("+")[0] if apart else ""
+
+
+def _plain_release(release):
+    return re.sub(r"(?:\.0)+$", "", release)
+
+
+def _in_releases(module, name):
+    """(package, first release with it, first one without it, the one before that, its new place) of a name in
+    the releases that were read; None if all of them have it, or none. A message that is cut before "from" is
+    about the only package that has the name outermost.
+    """
+    found = []
+    for package, row in read_names().items():
+        known = module and module.partition(".")[0] in row["roots"]
+        for root in [module] if known else () if module else row["roots"]:
+            gone, new = (_entry(row[kind], root, name, bool(module)) for kind in ("gone", "new"))
+            if gone or new:
+                since = new[0] if new else None
+                without, _, last = (gone[0] if gone else "").partition(" ")
+                found.append((package, since, without or None, last or None, gone[1] if gone else ""))
+    return found[0] if found and (module or len(found) == 1) else None
+
+
+def _entry(places, module, name, inner):
+    """(place, new place) of a name, or of a module of this name, and with ``inner`` of one that it is in."""
+    whole = "%s.%s" % (module, name)
+    above = [".".join(whole.split(".")[:size]) for size in range(whole.count(".") + 1, 0, -1)]
+    for wanted, last in [(module, name)] + [(part, "") for part in above if inner]:
+        for place, modules in places.items():
+            names = modules[wanted].split(" ") if wanted in modules else ()
+            for one, _, home in (row.partition(">") for row in names):
+                if one == last:
+                    return place, home and home + ("." + name if last else whole[len(wanted) :])
+    return None
+
+
+def _by_hand(module, name):
+    """The requirement of the tables by hand on a package with a name."""
+    package, known = (module or "").partition(".")[0] if module else "", read_patterns()["python-names"]
+    if not package:  # cut before "from"
+        cut = {row for asked, row in known.items() if asked.partition(".")[2] == name.lower()}
+        return next(iter(cut)) if len(cut) == 1 and name != name.lower() else None
+    for asked in ("%s.%s" % (module, name), "%s.%s" % (package, name)):
+        above = asked = asked.lower()
+        while above not in known and "." in above:  # tensorflow.contrib.layers is gone with its package
+            above = above.rpartition(".")[0]
+        if above in known and (above == asked or "<" in known[above]):
+            return known[above]
     lost = read_patterns()["python-lost"].items()
     return next(
         (row for row, names in lost if row.startswith(package + "<") and _is_one_of(name, names)), None
     )
 
 
+def change_told(change):
+    """The sentence on a :class:`NameChange`."""
+    package, last = change.package, " (%s is the last release with it)" % change.last if change.last else ""
+    if change.here:
+        new = change.gone and numbers(change.here) >= numbers(change.gone)
+        side = "too new" if new else "too old"
+    else:
+        new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
+    told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
+    if new:
+        went = "%s has %s no longer from %s on%s" % (package, change.name, _plain_release(change.gone), last)
+        told = (
+            went
+            if change.here or not told
+            else "%s, and no longer from %s on%s"
+            % (
+                told,
+                _plain_release(change.gone),
+                last,
+            )
+        )
+        told += "; it is %s now" % change.home if change.home else ""
+    if change.here:
+        told += ": %s %s, which the text names, is %s" % (package, change.here, side)
+    elif side and not change.stray:
+        told += ": the %s here is %s" % (package, side)
+    if change.stray:
+        told += "; the %s that the text names has it, so another %s is imported" % (change.stray, package)
+    return told
+
+
 def _is_one_of(name, names):
     return re.match("(?:%s)$" % re.sub(r"\s", "", names), name.rpartition(".")[2]) is not None
 
 
+_NOT_ALONE = "torch torchvision torchaudio torchao triton vllm flashinfer-python xformers".split()
+"""Packages of which a release is chosen by CUDA, by the card, or with another one of these."""
+
+
 def _named_requirement(remedies):
-    """These releases, where pip may change the package alone: PyTorch is chosen by CUDA and the card, too."""
-    found = releases_with_name(remedies)
-    return None if found and found.startswith(("torch>", "torch<")) else found
+    """These releases, where pip may change the package alone."""
+    change = name_change(remedies)
+    if not change or change.package in _NOT_ALONE:
+        return None
+    plugin = re.search(r"(?:^| )jax-(cuda\d+)-p", " ".join(remedies.here.packages))
+    if change.package != "jax" or not plugin:
+        return change.requirement
+    return "jax[%s]%s" % (plugin.group(1), change.requirement[3:])
+
+
+def _named_torch(remedies):
+    """PyTorch before the release that took a name away, with its companions, which pin it."""
+    change = name_change(remedies)
+    gone = change and change.package == "torch" and numbers(change.gone) > (2,) and "<" in change.requirement
+    named = sorted(getattr(remedies.here, "companions", ())) if gone else []
+    return [change.requirement] + named if gone else None
 
 
 def _before_removal(remedies):
@@ -486,6 +624,7 @@ REQUIREMENT_FACTS = {
     "index-of-later-pythons": _index_of_later_pythons,
     "last-python": _last_python,
     "named-requirement": _named_requirement,
+    "named-torch": _named_torch,
     "upgrade-both": _upgrade_both,
     "asked-beside": _asked_beside,
     "asker-named": _asker_named,

@@ -1,7 +1,8 @@
 """The tables: frameworks, their releases, cards, drivers, expressions for texts.
 
 The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's compatibility tables by
-``rtbuild facts export``. In the one-file form their texts stand here.
+``rtbuild facts export``, and ``names.json`` out of wheels by ``rtbuild facts names``. In the one-file form
+their texts stand here.
 """
 
 import configparser
@@ -31,6 +32,7 @@ class Section(dict):
 
 TABLES = beside("common/facts.json")
 PATTERNS = beside("common/patterns.ini")
+NAMES = beside("common/names.json")
 
 
 def read_sections(text):
@@ -78,6 +80,14 @@ def read_patterns():
 def read_facts():
     """``facts.json``: an object for each kind of fact; ``plan/facts/tables/probe_facts.py`` says which."""
     return json.loads(TABLES)
+
+
+@functools.lru_cache(maxsize=1)
+def read_names():
+    """``names.json``: {package: what its releases lost and brought}; ``names_table`` of
+    ``plan/facts/reading/wheel_modules_read.py`` says in which form.
+    """
+    return json.loads(NAMES)
 
 
 @functools.lru_cache(maxsize=1)

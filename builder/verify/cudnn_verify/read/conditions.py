@@ -8,7 +8,12 @@ import re
 
 from ..common.framework_builds import card_within
 from ..common.remedies import Remedies
-from ..common.requirement_facts import distribution_of_known, python_apart, releases_with_name
+from ..common.requirement_facts import (
+    change_told,
+    distribution_of_known,
+    name_change,
+    python_apart,
+)
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.versions import dotted, numbers, two_that_exclude
@@ -353,16 +358,20 @@ def _asks_itself(facts, detail):
     return about and "%s asks this of itself: its files are of two releases" % apart.asked
 
 
-def _newer_torch_asked(facts, detail):
-    asked = releases_with_name(Remedies(facts, detail)) or ""
-    name, _, first = asked.partition(">=")
-    here = facts.packages.get("torch")
-    if name != "torch" or "partially initialized" in (detail["line"] or ""):
-        return None
-    if numbers(here) >= numbers(first):
-        return None
-    told = "PyTorch has what is asked for from %s on" % first
-    return told + (", and %s is here" % here if here else "")
+def _name_of_release(proven):
+    """A name that a line asks for and that, by the tables, some releases of its package do not have;
+    ``proven``: whether no release in the text contradicts that.
+    """
+
+    def condition(facts, detail):
+        change = name_change(Remedies(facts, detail))
+        if not change or re.search("partially initialized|unknown location", detail["line"] or ""):
+            return None
+        if change.stray and facts.apart:  # no release of what is imported
+            facts.apart.versions.pop(change.package, None)
+        return (not change.stray) is proven and change_told(change)
+
+    return condition
 
 
 def _abi_apart(facts, detail):
@@ -405,7 +414,8 @@ def _of_flag(row):
 CONDITIONS = {
     **FACT_FAULTS,
     **{name: _of_flag(row) for name, row in read_patterns()["of-flags"].items()},
-    "newer-torch-asked": _newer_torch_asked,
+    "name-of-release": _name_of_release(True),
+    "name-of-another-release": _name_of_release(False),
     "no-library-refused": lambda facts, _: (
         not facts.jax_library_refused and "no library of its plug-in for CUDA is told to be at fault"
     ),

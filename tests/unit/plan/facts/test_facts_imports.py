@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.wheel_modules import _first, _Shelved
-from builder.plan.facts.reading.wheel_modules_read import opener
+from builder.plan.facts.reading.wheel_modules_read import names_table, opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 
@@ -850,3 +851,31 @@ def test_a_folder_of_stubs_below_a_compiled_module_is_no_namespace(cell, tmp_pat
     stubs = {"giver/__init__.py": "", "giver/_C/inner/guards.pyi": "", **above}
     found = judged(own(cell, "giver._C.inner.guards"), tmp_path, wheel("giver", "2.0", stubs), base=rootfs())
     assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
+def test_names_that_releases_lost_or_brought_are_in_the_table_of_names() -> None:
+    """A name that one release may still have, as nobody can tell, is in none of its columns."""
+    lost, kept = "def row_stack(): pass\n", "def kept(): pass\n"
+    both = {"numpy/__init__.py": "from .inner import kept, row_stack\n", "numpy/inner.py": kept + lost}
+    none = {"numpy/__init__.py": "from .inner import kept\ndef fresh(): pass\n", "numpy/inner.py": kept}
+    open_ = {"numpy/__init__.py": "def __getattr__(name): return made(name)\nkept = 'fresh'\n"}
+    shelf = Shelf(
+        wheel("numpy", "2.0", both | {"numpy/compat.py": "x = 1\n"})
+        | wheel("numpy", "2.1.1", none | {"numpy/lib.py": lost})
+        | wheel("numpy", "2.2", open_ | {"numpy/lib.py": lost})
+    )
+    told: list[str] = []
+    current = '{"jax": {"roots": ["jax"], "read": ["0.4", "0.5"], "gone": {}, "new": {}}}'
+    text = names_table(shelf, told.append, ("numpy",), current=current)  # type: ignore[arg-type]
+    found = json.loads(text)
+    assert list(found) == ["jax", "numpy"]
+    assert "numpy: 3 releases" in told
+    row = found["numpy"]
+    assert row["read"] == ["2.0", "2.2"]
+    assert row["gone"]["2.1 2.0"] == {
+        "numpy": "row_stack>numpy.lib",
+        "numpy.compat": "",
+        "numpy.inner": "row_stack>numpy.lib",
+    }
+    assert row["new"]["2.1"] == {"numpy": "fresh", "numpy.lib": ""}
+    assert "fresh" not in row["gone"].get("2.2 2.1", {}).get("numpy", "")

@@ -1335,16 +1335,17 @@ def test_the_first_command_is_for_the_package_or_place_that_failed(text, cause, 
 @pytest.mark.parametrize(
     ("here", "told"),
     [
-        ("torch==2.3.0", ["PyTorch has what is asked for from 2.4 on, and 2.3.0 is here"]),
-        ("", ["PyTorch has what is asked for from 2.4 on"]),
-        ("torch==2.6.0", []),
+        ("torch==2.3.0", ["torch 2.3.0, which the text names, is too old"]),
+        ("", ["the torch here is too old"]),
+        ("torch==2.6.0", ["the 2.6.0 that the text names has it, so another torch is imported"]),
     ],
 )
 def test_a_name_of_a_later_pytorch_says_from_which_release_it_is_there(here, told):
     text = "AttributeError: module 'torch.library' has no attribute 'custom_op'\n" + here
     row = diagnose_score.answer(text)["causes"][0]
     assert row["cause"] == "package-pin-mismatch"
-    assert [reason for reason in row["because"] if "from 2.4 on" in reason] == told
+    said = [reason for reason in row["because"] if "from 2.4 on" in reason]
+    assert [re.split("from 2.4 on[:;] ", reason)[1] for reason in said] == told
     # no wheel of PyTorch is chosen by a name, and no image is of the release that lacks it
     commands = [command["text"] for command in row["commands"]]
     assert not any("install" in command or "2.3" in command for command in commands)
@@ -2198,3 +2199,37 @@ def test_each_number_of_the_kernels_log_and_of_cuda_has_an_answer():
         document = diagnose_score.answer(text)
         silent = not document["look"] or "no signature fits" in document["look"]["decides"]
         assert document["causes"] or document["program"] or not silent, text
+
+
+_LOST = """
+cannot import name 'AutoModelForVision2Seq' from 'transformers', 5.2.0 | 5.2.0, which | transformers<5
+cannot import name 'AutoModelForVision2Seq' | AutoModelForImageTextToText | transformers>=4.31,<5
+module 'jax.core' has no attribute 'concrete_or_error' | is jax.extend.core.concrete_or_error now | jax<0.11
+No module named 'torch.ao.quantization.pt2e.utils' | 2.11.0, which the text names, is | torch<2.11
+'LlamaConfig' object has no attribute 'rope_theta' | is config.rope_parameters | transformers<5
+module 'numpy' has no attribute 'row_stack' | 2.4 is the last release with it | numpy<2.5
+"""
+
+
+@pytest.mark.parametrize("row", _LOST.strip().splitlines())
+def test_a_name_that_a_release_lost_says_which_and_where_it_is_now(row):
+    text, told, command = row.split(" | ")
+    kind = "AttributeError: " if "attribute" in text else "ModuleNotFoundError: " if "module" in text else ""
+    text = kind + text.replace(", 5.2.0", "\ntransformers==5.2.0") + "\ntorch 2.11.0" * ("torch" in text)
+    document = diagnose_score.answer(text)
+    assert (document["cause"], document["decided"]) == ("package-pin-mismatch", True)
+    assert any(told in reason for reason in document["causes"][0]["because"])
+    assert f'"{command}"' in document["causes"][0]["commands"][0]["text"]
+
+
+def test_an_attribute_of_an_object_is_no_name_of_a_package():
+    document = diagnose_score.answer("AttributeError: 'Reader' object has no attribute 'product'")
+    assert document["cause"] is None
+
+
+def test_a_release_beside_a_name_that_it_has_is_not_that_of_what_is_imported():
+    text = "ImportError: cannot import name 'download_url' from 'transformers.utils'\nb: transformers==4.57.1"
+    row = diagnose_score.answer(text)["causes"][0]
+    assert row["cause"] == "package-pin-mismatch"
+    assert any("4.57.1 that the text names has it" in reason for reason in row["because"])
+    assert not any("asks transformers 4.57.1 for" in reason for reason in row["because"])
