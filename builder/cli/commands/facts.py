@@ -88,7 +88,7 @@ def export(
 def names(
     only: list[str] | None = opt.of("--only NAME: One package; repeatable. The others stay as they are."),
 ) -> int:
-    """Write the names that releases of packages lost or brought, out of their wheels on the index, into
+    """Write the names that releases lost or brought. They come from wheels on the index, into
     builder/verify/cudnn_verify/common/names.json. All of them take an hour.
     """
     path = resources.probe() / "common/names.json"
