@@ -93,7 +93,14 @@ def names(
     """
     path = resources.probe() / "common/names.json"
     current = path.read_text("utf-8") if only and path.is_file() else "{}"
-    text = names_table(Index.from_user(brief=True), say, only or (), current=current)
+    said = list[str]()
+
+    def told(step: str) -> None:  # of a wheel it is told once for each of its modules
+        if said[-1:] != [step]:
+            said.append(step)
+            say(step)
+
+    text = names_table(Index.from_user(brief=True), told, only or (), current=current)
     write_whole(path, text.encode())
     say(f"{path.name} is written: {len(text)} bytes")
     return 0
