@@ -312,7 +312,7 @@ def _release(version: Version, sources: WheelSources, wheel: Wheel) -> _Release 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _SourceNames:
     """What one source says by its words alone, which is more than it may have."""
 
     names: frozenset[bytes]
@@ -324,7 +324,7 @@ class _Said:
 
 def _said_names(sources: WheelSources, files: WheelFiles) -> Mapping[str, frozenset[str]]:
     """The names that public modules may have by their sources; empty if one source cannot be read."""
-    every = dict[str, _Said]()
+    every = dict[str, _SourceNames]()
     for module, path in files.modules.items():
         content = sources.read(path) if path is not None else b""
         if content is None:
@@ -344,7 +344,7 @@ def _said_names(sources: WheelSources, files: WheelFiles) -> Mapping[str, frozen
     return found
 
 
-def _said_by(content: bytes, module: str, *, package: bool) -> _Said:
+def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
     names = {next(filter(None, found)) for found in _BOUND.findall(content)}
     for found in _AS_NAMED.finditer(content):  # ``import name as name`` hands it on
         names |= {found[1]} if content.endswith(b" " + found[1], 0, found.start()) else set()
@@ -362,7 +362,7 @@ def _said_by(content: bytes, module: str, *, package: bool) -> _Said:
             stars.append(".".join([*start, *filter(None, [rest.decode()])]))
         if b"define_import_structure(" in content and "." not in module:
             stars.append(f"{module}.models.*")
-    return _Said(names=frozenset(names | exported), exported=exported, stars=tuple(stars))
+    return _SourceNames(names=frozenset(names | exported), exported=exported, stars=tuple(stars))
 
 
 def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:

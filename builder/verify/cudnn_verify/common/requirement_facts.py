@@ -73,9 +73,12 @@ def name_change(remedies):
         return None
     package, since, gone, last, home = read or (re.split("[<>]", told)[0], None, None, None, "")
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
-    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
+    since, last = bounds.get(">=") or since, None if bounds.get("<") else last
+    gone = bounds.get("<") or gone
     here = (packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
-    new = bool(gone) and numbers(here) >= numbers(gone)
+    back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
+    since = None if back else since
+    new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
     old = bool(since) and bool(here) and numbers(here) < numbers(since)
     stray, here = (here, None) if here and not (new or old) else (None, here)
     asked = [">=" + since] if since and not new else []
