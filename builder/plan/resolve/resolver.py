@@ -23,7 +23,16 @@ from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
 from builder.core.module_values import BY_OLD_PROTOC
-from builder.core.versions import apart, canonical, name_pattern, pinned, release, requirement, without_marker
+from builder.core.versions import (
+    WITH_PKG_RESOURCES,
+    apart,
+    canonical,
+    name_pattern,
+    pinned,
+    release,
+    requirement,
+    without_marker,
+)
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
 from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked_once, broken_set, check
 from builder.plan.facts.tables import load
@@ -120,7 +129,7 @@ def prove(
             for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
                 answer = files.safest(found, demand.driver)
                 if isinstance(answer, str) and demand.period is not None and not isinstance(found, str):
-                    answer = files.safest(solved(one, index, demand.driver), demand.driver)  # of any time
+                    answer = files.of_any_time(one, demand.period, answer)
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
@@ -190,6 +199,12 @@ class _Files:
             return found
         other = self.judged(solved(first, self.index, driver))
         return other if isinstance(other, Proposal) and other.possible else found
+
+    def of_any_time(self, proposal: Proposal, period: Period, words: str) -> Proposal | str:
+        """As :meth:`safest` with the newest set, since ``words`` refuse the one of the period."""
+        found = self.safest(solved(proposal, self.index, self.driver), self.driver)
+        told = f"{period.why}; the newest is taken, as of a set of that time: {words}"
+        return found if isinstance(found, str) else replace(found, added=(*found.added, told))
 
     def judged(self, answer: Answer) -> Proposal | str:
         """The proposal, with what is known of its wheels; or why these cannot work together."""
@@ -282,6 +297,7 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     none is known to have it, or the cell has the bound already.
 
     Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
+    Code of before Python 3.12 counts on the setuptools that each environment had, and on its pkg_resources.
     Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
     """
     cell = proposal.cell
@@ -290,10 +306,14 @@ def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
     for one in truth.imports:
         bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
         if bound and (one.generated or not one.aside) and canonical(one.giver) not in own:
-            pip = asked_once(cell.pip, (f"{one.giver}{bound}",))
-            why = f"{one.giver}{bound}: {one.taker} imports what later releases have no more"
-            added = (*proposal.added, why)
-            return replace(proposal, cell=replace(cell, pip=pip), added=added) if pip != cell.pip else None
+            asked, why = f"{one.giver}{bound}", f"{one.taker} imports what later releases have no more"
+        elif not one.giver and not one.aside and one.lacked == "pkg_resources":
+            asked, why = WITH_PKG_RESOURCES, f"{one.taker} imports pkg_resources and does not ask for it"
+        else:
+            continue
+        pip = asked_once(cell.pip, (asked,))
+        added = (*proposal.added, f"{asked}: {why}")
+        return replace(proposal, cell=replace(cell, pip=pip), added=added) if pip != cell.pip else None
     return None
 
 

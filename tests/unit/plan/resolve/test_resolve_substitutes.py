@@ -656,6 +656,7 @@ def test_of_packages_whose_files_speak_against_one_another_the_nearest_set_is_re
         ({"older": "0.36.2"}, "giver<=0.36.2"),
         ({"older": "0.36.2", "taker": OWN, "root": OWN}, "giver<=0.36.2"),
         ({"generated": "3.18.0"}, "giver<4"),
+        ({"giver": "", "module": "pkg_resources"}, "setuptools<82"),
     ],
 )
 def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
@@ -667,7 +668,8 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
     demand = demanded("torch", python="3.12")
     (proposal, *_) = search(demand).possible
     about = {"root": "taker", "taker": "taker", "path": "taker.py", "giver": "giver", **told}
-    gone = Missing("taker", 1, "giver", "gone", **about)
+    module = about.pop("module", None)
+    gone = Missing("taker", 1, module or "giver", None if module else "gone", **about)
 
     class Anything:
         def with_extra(self, _urls):
