@@ -73,8 +73,8 @@ def name_change(remedies):
         return None
     package, since, gone, last, home = read or (re.split("[<>]", told)[0], None, None, None, "")
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
-    since, last = bounds.get(">=") or since, None if bounds.get("<") else last
-    gone = bounds.get("<") or gone
+    last = last if bounds.get("<") in (None, _plain_release(gone or "")) else None
+    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
     here = (packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
