@@ -4,7 +4,7 @@ import itertools
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -154,12 +154,13 @@ def resolve(
             )
             _refuse_newer(found, drivers[1:])
     except NothingPossibleError as none:
+        if on_system.kind in {"windows", "wsl"}:
+            none.message = "\n".join(_of_windows(none.message.splitlines()))
         if json_:
             print_json(_refusal(none, asked, on))
         raise
-    if on_system.kind in {"windows", "wsl"}:  # their driver is that of Windows
-        told = [text for text in found.asked.notes if "kernel modules" not in text]
-        found.asked.notes[:] = [_IN_WSL, *told]
+    if on_system.kind in {"windows", "wsl"}:
+        found.asked.notes[:] = [_IN_WSL, *_of_windows(found.asked.notes)]
     if on_system.kind == "windows":
         return _say_lines([*_on_windows(found)], on_system, json_=json_)
     if output is not None:
@@ -176,6 +177,11 @@ def resolve(
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
     return 0
+
+
+def _of_windows(notes: Iterable[str]) -> Iterator[str]:
+    """The notes that hold where the driver is that of Windows, which has no modules of a kernel."""
+    return (text for text in notes if "kernel modules" not in text)
 
 
 _KINDS = {"wsl": "linux"}

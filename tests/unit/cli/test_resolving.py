@@ -772,6 +772,14 @@ def test_what_has_no_cuda_there_is_refused_with_the_way_that_has() -> None:
         called(command.resolve, ["torch"], system="beos")
 
 
+@pytest.mark.parametrize(("system", "told"), [(None, True), ("wsl", False)])
+def test_where_the_driver_is_that_of_windows_no_kernel_has_modules(system: str | None, told: bool) -> None:
+    words = {"gpu": ["RTX 5070"], "driver": ["591.44"], "offline": True}
+    with pytest.raises(NothingPossibleError) as caught:
+        called(command.resolve, ["tensorflow==2.20.0"], system=system, **words)
+    assert ("kernel modules" in caught.value.message) is told
+
+
 @pytest.mark.parametrize("machine", [{"system": "windows"}, {"gpu": ["none"]}])
 def test_where_no_image_is_made_no_file_is_said_to_be_written(
     tmp_path: Path, machine: dict[str, Any]
