@@ -92,7 +92,7 @@ def names(
     builder/verify/cudnn_verify/common/names.json. All of them take an hour.
     """
     path = resources.probe() / "common/names.json"
-    current = path.read_text("utf-8") if only and path.is_file() else "{}"
+    current = path.read_text("utf-8") if path.is_file() else "{}"
     said = list[str]()
 
     def told(step: str) -> None:  # of a wheel it is told once for each of its modules

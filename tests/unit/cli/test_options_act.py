@@ -63,6 +63,7 @@ USUAL = {
     "verify-digest": "REGISTRY/staging@DIGEST --card T4",
     "catalogue": "--from REGISTRY/staging",
     "facts refresh": "--only jax",
+    "facts names": "--only jax",
     "colab diff": f"rtbuild/tf:{CELL} --against 2025.07",
     "colab import": "lists --no-lock",
 }
@@ -175,6 +176,7 @@ ROWS: dict[str, str] = {
     "size --against": CELL,
     "cache --prune": "1GB",
     "doctor --fleet": "fleet.yaml",
+    "facts names --only": "torch",
     "facts refresh --only": "torch",
     "facts refresh --registry-mirror": "docker.io=REGISTRY | --only jax",
     "colab diff --against": "2025.10",

@@ -18,7 +18,7 @@ from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.core import resources
-from builder.core.errors import CellError
+from builder.core.errors import CellError, PackageIndexError
 from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.items import item
 from builder.core.model import Wheel
@@ -262,16 +262,27 @@ def names_table(
     with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
     followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
     {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
-    ``only``: the packages that are read again; rows of others stay as ``current`` has them.
+    ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
+    do those of which too few releases can be read.
+
+    Raises PackageIndexError if the index answers about none.
     """
     rows: dict[str, dict[str, Any]] = json.loads(current)
     homes: dict[str, list[str]] = {}
+    silent = list[PackageIndexError]()
     for name in only or list(_NAMED):
-        found = list(_minor_releases(index, name, note))
+        try:
+            found = list(_minor_releases(index, name, note))
+        except PackageIndexError as problem:
+            note(f"{name} was not read: {problem.message}")
+            silent.append(problem)
+            continue
         if len(found) > 1:
             homes[name] = [module for module in found[-1].said if "." in module]
             rows[name] = _changes_of(found)
         note(f"{name}: {len(found)} releases")
+    if silent and not homes:
+        raise silent[0]
     for name in homes:
         _name_siblings(name, rows[name], homes)
     return _within(dict(sorted(rows.items())))
