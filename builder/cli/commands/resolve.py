@@ -4,11 +4,11 @@ import itertools
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from packaging.requirements import Requirement
@@ -138,7 +138,9 @@ def resolve(
     try:
         lines = _elsewhere(asked, on_system, gpu, python, index)
         if lines is not None:
-            return _say_lines(lines, on_system, json_=json_)
+            unread = any("releases there are was not read" in text for text in lines)
+            answer: Literal["possible", "unknown"] = "unknown" if unread else "possible"
+            return _say_lines(lines, on_system, answer=answer, json_=json_)
         with noted(Terminal.of(progress), title) as note:
             found = propose(
                 asked,
@@ -154,15 +156,13 @@ def resolve(
             )
             _refuse_newer(found, drivers[1:])
     except NothingPossibleError as none:
-        if on_system.kind in {"windows", "wsl"}:
-            none.message = "\n".join(_of_windows(none.message.splitlines()))
         if json_:
             print_json(_refusal(none, asked, on))
         raise
     if on_system.kind in {"windows", "wsl"}:
-        found.asked.notes[:] = [_IN_WSL, *_of_windows(found.asked.notes)]
+        found.asked.notes.insert(0, _IN_WSL)
     if on_system.kind == "windows":
-        return _say_lines([*_on_windows(found)], on_system, json_=json_)
+        return _say_lines([*_on_windows(found)], on_system, answer="unknown", json_=json_)
     if output is not None:
         with opt.writing(output):
             write_whole(output, found.text.encode())
@@ -179,11 +179,6 @@ def resolve(
     return 0
 
 
-def _of_windows(notes: Iterable[str]) -> Iterator[str]:
-    """The notes that hold where the driver is that of Windows, which has no modules of a kernel."""
-    return (text for text in notes if "kernel modules" not in text)
-
-
 _KINDS = {"wsl": "linux"}
 """The system whose wheels another one takes."""
 _IN_WSL = (
@@ -197,7 +192,8 @@ def _asked(gpu: list[str], drivers: Sequence[str], platform: str | None, system:
     cards = [] if gpu == ["none"] else gpu
     if gpu == ["none"] or (system.kind not in {"linux", "wsl"} and not cards and not drivers):
         return AskedMachine(platform=platform, glibc=system.glibc)
-    return replace(asked_machine(cards, drivers[0] if drivers else None, platform), glibc=system.glibc)
+    on = asked_machine(cards, drivers[0] if drivers else None, platform)
+    return replace(on, glibc=system.glibc, kernel_modules=system.kind not in {"windows", "wsl"})
 
 
 def _elsewhere(
@@ -251,7 +247,10 @@ def _in_wsl(asked: Wishes) -> str:
 
 
 def _on_windows(found: ProposedMatrix) -> Iterable[str]:
-    """The answer for Windows: what was found for Linux, by the lines that Windows takes."""
+    """The lines for Windows of what was found for Linux; nobody read whether PyTorch's index has them.
+
+    Raises NotKnownError if the lines of no proposal are known.
+    """
     terminal_cards = ", ".join(map(to_type, found.demand.gpus))
     told = f", for {terminal_cards}" * bool(terminal_cards)
     told += f", driver {found.demand.driver}" * (found.demand.driver is not None)
@@ -266,23 +265,25 @@ def _on_windows(found: ProposedMatrix) -> Iterable[str]:
         brings = f" with CUDA {cuda}" if cuda is not None else ""
         yield f"{_packages(one.cell)} on Python {one.cell.python}{brings}{told if first else ''}"
         yield from (f"  by pip on Windows: {line}" for line in lines)
-    if seen:
-        yield (
-            "  without --index-url pip takes the build for the CPU on Windows; judged by the wheels for "
-            "Linux: which of them PyTorch's index has for Windows was not read "
-            "(https://pytorch.org/get-started/previous-versions/ lists them)"
-        )
+    if not seen:
+        said = f"which builds of {_packages(found.proposals[0].cell)} Windows takes is not known"
+        raise NotKnownError(said, hint=f"in WSL 2 that of Linux is taken: {_in_wsl(found.asked)}")
+    yield (
+        "  without --index-url pip takes the build for the CPU on Windows; judged by the wheels for "
+        "Linux: which of them PyTorch's index has for Windows was not read "
+        "(https://pytorch.org/get-started/previous-versions/ lists them)"
+    )
     for text in found.asked.notes:
         if text != _IN_WSL and " pip install " not in text and not text.startswith("torch"):
             yield f"note: {_noted(text, verbose=False)}"
 
 
-def _say_lines(lines: list[str], system: AskedSystem, *, json_: bool) -> int:
+def _say_lines(
+    lines: list[str], system: AskedSystem, *, answer: Literal["possible", "unknown"], json_: bool
+) -> int:
     """Say an answer that has no matrix: pip's lines on another system, or without a card."""
     if json_:
         pip = [text.partition(": ")[2] for text in lines if re.match(r" +(by pip|then)", text)]
-        unread = any("releases there are was not read" in text for text in lines)
-        answer = "unknown" if unread else "possible"
         print_json({"schema": 1, "answer": answer, "system": system.kind, "pip": pip, "lines": lines})
     for line in lines:
         say(_noted(line, verbose=False))

@@ -33,7 +33,7 @@ def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, 
     for about in (_of_extras, _of_builds, of_retired, functools.partial(of_indexes, places)):
         yield from about(best, demand)
     yield from newer_elsewhere(demand)
-    yield from of_generations(demand.gpus, demand.driver)
+    yield from of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules)
 
 
 def with_code_read(one: Proposal, demand: Demand, index: Index, note: Callable[[str], None]) -> Proposal:
@@ -371,7 +371,7 @@ def asked_system(text: str) -> AskedSystem:
     for one in (name, re.sub(r"(?<=\d)\.\d+(\.\d+)*$", "", name)):  # CentOS 7.9
         if one in systems:
             return AskedSystem(kind="linux", glibc=systems[one].glibc)
-    kinds = "linux, wsl, windows, macos, macos-intel, jetson, 'JetPack 6.2'"
+    kinds = f"{', '.join(kind for _, kind in _SYSTEMS)}, 'JetPack 6.2'"
     raise UsageError(
         f"--system {text} is none that rtbuild knows",
         hint=f"one of {kinds}; a distribution: centos7, ubuntu18.04, rhel8; or 'glibc 2.17', as "

@@ -94,6 +94,8 @@ class AskedMachine:
     platform: str | None = None
     glibc: str | None = None
     """That of the system on which pip installs; None for that of the images."""
+    kernel_modules: bool = True
+    """Whether the driver has modules of a kernel: that of Windows, which serves WSL, too, has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +158,7 @@ def propose(
             platform=on.platform,
             python=python,
             glibc=on.glibc,
+            kernel_modules=on.kernel_modules,
             index=tuple(asked.index),
             imports=tuple(asked.imports),
         )

@@ -145,7 +145,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         if ways[0].cards:
             head = f"{len(ways)} environments or images instead, by card:"
         lines += [head, *(f"  {way}" for way in ways)]
-    lines += (f"note: {text}" for text in of_generations(demand.gpus, demand.driver))
+    of_cards = of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules)
+    lines += (f"note: {text}" for text in of_cards)
     return (NotKnownError if left_open else NothingPossibleError)(
         "\n".join(lines),
         reasons=reasons,

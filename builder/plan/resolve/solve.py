@@ -80,6 +80,8 @@ class Demand:
     """What the source imports that the requirements are for, as a cell has it."""
     glibc: str | None = None
     """That of the system on which pip installs, if it is not an image's: a wheel for a newer one is none."""
+    kernel_modules: bool = True
+    """Whether the cards' driver has modules of a kernel; that of Windows has none."""
     wheels_for: frozenset[str] | None = None
     """The Pythons that the companions have wheels for; None for any."""
     period: Period | None = None

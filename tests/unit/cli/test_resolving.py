@@ -761,6 +761,18 @@ def test_windows_gets_the_build_with_cuda_by_pytorchs_index(
 
 
 @pytest.mark.usefixtures("three_systems")
+def test_builds_for_windows_that_nobody_read_are_unknown_and_none_is_no_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {"gpu": ["Quadro P4000"], "driver": ["537.70"], "system": "windows"}
+    assert called(command.resolve, ["torch==2.7.1"], json_=True, **words) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "unknown"
+    monkeypatch.setattr(command, "windows_lines", lambda _cell: None)
+    with pytest.raises(NotKnownError, match="Windows takes is not known"):
+        called(command.resolve, ["torch==2.7.1"], **words)
+
+
+@pytest.mark.usefixtures("three_systems")
 def test_what_has_no_cuda_there_is_refused_with_the_way_that_has() -> None:
     with pytest.raises(NothingPossibleError, match="no build with CUDA for Windows") as caught:
         called(command.resolve, ["jax[cuda12]"], gpu=["RTX 3060"], system="windows")

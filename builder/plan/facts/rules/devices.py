@@ -396,9 +396,9 @@ def _arch(text: str) -> tuple[int, ...]:
 # -- what a reader has to know of cards
 
 
-def of_generations(gpus: Sequence[str], driver_: str | None = None) -> Iterator[str]:
+def of_generations(gpus: Sequence[str], driver_: str | None = None, *, modules: bool = True) -> Iterator[str]:
     """Lines on the cards of a demand: the last driver branch of each generation that newer ones do not serve,
-    which of several cards stays with current builds, and the kernel modules that they need.
+    which of several cards stays with current builds, and with ``modules`` the kernel modules that they need.
     """
     named = {gpu: row.capability for gpu in gpus if (row := card_of(gpu)) is not None}
     for kind in load().architectures:
@@ -422,7 +422,8 @@ def of_generations(gpus: Sequence[str], driver_: str | None = None) -> Iterator[
             f"{oldest} and newer, and so neither it nor what is built with it serves {_with_and(old)} "
             f"[{newest.source}]"
         )
-    yield from _kernel_modules(named, driver_)
+    if modules:
+        yield from _kernel_modules(named, driver_)
 
 
 _OPEN_BY_DEFAULT = "560"

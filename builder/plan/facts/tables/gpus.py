@@ -259,7 +259,7 @@ def torch_for_cpu(release: str) -> str:
 
     https://pytorch.org/get-started/previous-versions/
     """
-    return f"torch=={release}+cpu with `index: [https://download.pytorch.org/whl/cpu]`"
+    return f"torch=={release}+cpu with `index: [{load().elsewhere_systems['torch', 'linux'].index}]`"
 
 
 def near_names(text: str) -> list[str]:

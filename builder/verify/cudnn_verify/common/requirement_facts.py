@@ -157,17 +157,9 @@ def change_told(change):
         new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
     told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
     if new:
-        went = "%s has %s no longer from %s on%s" % (package, change.name, _plain_release(change.gone), last)
-        told = (
-            went
-            if change.here or not told
-            else "%s, and no longer from %s on%s"
-            % (
-                told,
-                _plain_release(change.gone),
-                last,
-            )
-        )
+        until = "no longer from %s on%s" % (_plain_release(change.gone), last)
+        both = told and not change.here
+        told = "%s, and %s" % (told, until) if both else "%s has %s %s" % (package, change.name, until)
         told += "; it is %s now" % change.home if change.home else ""
     if change.here:
         told += ": %s %s, which the text names, is %s" % (package, change.here, side)
