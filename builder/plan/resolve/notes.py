@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core.errors import NothingPossibleError, NotKnownError, PackageIndexError, UsageError
@@ -16,12 +17,14 @@ from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, pinned, release, short
 from builder.plan.facts.reading import read_package
 from builder.plan.facts.rules import PYTORCH, Finding, Outcome, check, cuda_of, of_generations
-from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_install, pip_line
 from builder.plan.resolve.refusals import newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
-from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
+from builder.plan.resolve.solve import Demand, Proposal, closest, every_python, pythons, search
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
+
+_ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 
 
 def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
@@ -514,6 +517,91 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
         hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
         "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way",
     )
+
+
+def for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
+    """The refusal with one line in place of those about each release's wheels, and what people do there."""
+    rows = (card_of(name) for name in demand.gpus)
+    if not any(row is not None and row.tegra for row in rows):
+        return problem
+    told = [reason for reason in problem.reasons if _ARM_WHEEL.match(reason)]
+    titles = " and ".join(load().table(wish.name).title for wish in demand.frameworks)
+    once = (
+        f"which wheels of {titles} run on a Jetson is not known: those on its maker's indexes were not read"
+    )
+
+    def said(texts: Iterable[str]) -> list[str]:
+        return list(
+            dict.fromkeys(
+                text.replace(text.strip(), once) if text.strip() in told else text for text in texts
+            )
+        )
+
+    hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
+    message = "\n".join(said(problem.message.splitlines()))
+    reasons = said(problem.reasons)
+    return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
+
+
+def with_told(
+    demand: Demand, told: Mapping[str, NamedRequirement], available: Mapping[str, Sequence[str]]
+) -> list[tuple[Demand, list[str]]]:
+    """The demand by what a README tells of releases, as far as no requirement is more exact, with what is to
+    be said of it, then with releases near these, and at last as it is. Of the first ones only those that the
+    rules find possible.
+    """
+    near = {
+        wish.name: one
+        for wish in (*demand.frameworks, *demand.companions)
+        for one in (told.get(wish.name) or told.get(load().table_name(wish.name) or ""),)
+        if one is not None and _is_nearer(one, wish)
+    }
+    found = list[tuple[Demand, list[str]]]()
+    for whole in (True, False):
+        taken = dict[str, str]()
+        for name, one in near.items():
+            version = next(iter(one.parsed.specifier)).version.removesuffix(".*")
+            later = f">={version},<{_next_line(version)}"
+            taken[name] = str(one.parsed.specifier) if whole else later
+        changed = replace(
+            demand,
+            frameworks=tuple(_told(wish, taken, near) for wish in demand.frameworks),
+            companions=tuple(_told(wish, taken, near) for wish in demand.companions),
+        )
+        if not taken or closest(changed, {}, available=available) is None:
+            continue
+        said = (f"{name}{taken[name]}: {one.place} says {one.parsed}" for name, one in near.items())
+        found.append((changed, [f"{text}; a requirement would count more" for text in said]))
+    return [*found, (demand, _not_taken(near))]
+
+
+def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
+    """Whether what is told bounds a requirement that leaves it open, and does not speak against it."""
+    version = next(iter(told.parsed.specifier)).version.removesuffix(".*")
+    upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
+    by_use = " uses " in wish.place
+    return (not upper or by_use) and contains(wish.parsed.specifier, version)
+
+
+def _told(
+    wish: NamedRequirement, taken: Mapping[str, str], near: Mapping[str, NamedRequirement]
+) -> NamedRequirement:
+    if wish.name not in taken:
+        return wish
+    parsed = Requirement(str(wish.parsed))
+    parsed.specifier &= SpecifierSet(taken[wish.name])
+    return replace(wish, parsed=parsed, place=f"{wish.place}, {near[wish.name].place}")
+
+
+def _next_line(version: str) -> str:
+    """The release before which code for one mostly runs: the next major one; 2 for 0.4, too."""
+    return str(max(key(version)[0] + 1, 2))
+
+
+def _not_taken(near: Mapping[str, NamedRequirement]) -> list[str]:
+    """What is to be said where nothing goes with the releases that a README names."""
+    told = ", ".join(f"{one.parsed} ({one.place})" for one in near.values())
+    return [f"{told}: nothing goes with {'these' if len(near) > 1 else 'it'}: others are taken"] * bool(near)
 
 
 def releases_of(proposal: Proposal) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import datetime
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +19,10 @@ from builder.core.errors import (
 )
 from builder.core.versions import canonical, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
-from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
+from builder.plan.facts.tables import NameRow, load
 from builder.plan.resolve.dates import Period, as_of, committed, period_of
 from builder.plan.resolve.notes import (
+    for_jetson,
     named,
     notes_on,
     of_glibc,
@@ -33,6 +34,7 @@ from builder.plan.resolve.notes import (
     of_sources,
     releases_of,
     with_code_read,
+    with_told,
 )
 from builder.plan.resolve.refusals import (
     WAYS_LEAD,
@@ -70,7 +72,6 @@ class _BrokenSetError(NothingPossibleError):
     """The resolver finds wheels, and their own files speak against them: a nearer set is read, too."""
 
 
-_ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
@@ -178,11 +179,15 @@ def propose(
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
-        demand = replace(demand, period=_period(demand, date, files, index))
         changes, refusal = swapped, _refused_for(swapped)
+        ways = [
+            (replace(one, period=_period(one, date, files, index)), said)
+            for one, said in with_told(demand, asked.told, available)
+        ]
+        demand = ways[-1][0]
         try:
-            demand, dropped, standing, told = _served(
-                demand, available, index, limit, rootfs=rootfs, note=note
+            demand, dropped, standing, told = _first_served(
+                ways, available, index, limit, rootfs=rootfs, note=note
             )
             changes = [*swapped, *dropped]
             asked.notes += told
@@ -294,6 +299,29 @@ def _served(
     except NothingPossibleError as problem:
         fewer, dropped = _with_one_of_each(demand, problem)
         return fewer, dropped, *_on_any_python(fewer, available, index, limit, rootfs=rootfs, note=note)
+
+
+def _first_served(
+    ways: Sequence[tuple[Demand, Sequence[str]]],
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    limit: int,
+    *,
+    rootfs: bool,
+    note: Callable[[str], None],
+) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+    """As :func:`_served`, of the first demand that is, with what is to be said of it; the last one's refusal
+    without any.
+    """
+    for demand, said in ways:
+        try:
+            found = _served(demand, available, index, limit, rootfs=rootfs, note=note)
+        except NothingPossibleError:
+            if demand is ways[-1][0]:
+                raise
+        else:
+            return (*found[:3], [*said, *found[3]])
+    raise AssertionError(ways)  # there is one
 
 
 def _nearest_way(
@@ -415,7 +443,7 @@ def _standing(
     """
     found = search(demand, available=available)
     if not found.possible and not found.left_to_lock:
-        raise _for_jetson(nothing(demand, found, available), demand)
+        raise for_jetson(nothing(demand, found, available), demand)
     possible = found.possible or found.left_to_lock
     possible = _named_build_first(possible, demand)
     possible = _rootfs_first(possible) if rootfs else possible
@@ -451,30 +479,6 @@ def _standing(
         )
     # beside other packages :func:`of_older` says it
     return standing, list(of_newer(standing, {} if demand.companions else refused))
-
-
-def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
-    """The refusal with one line in place of those about each release's wheels, and what people do there."""
-    rows = (card_of(name) for name in demand.gpus)
-    if not any(row is not None and row.tegra for row in rows):
-        return problem
-    told = [reason for reason in problem.reasons if _ARM_WHEEL.match(reason)]
-    titles = " and ".join(load().table(wish.name).title for wish in demand.frameworks)
-    once = (
-        f"which wheels of {titles} run on a Jetson is not known: those on its maker's indexes were not read"
-    )
-
-    def said(texts: Iterable[str]) -> list[str]:
-        return list(
-            dict.fromkeys(
-                text.replace(text.strip(), once) if text.strip() in told else text for text in texts
-            )
-        )
-
-    hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
-    message = "\n".join(said(problem.message.splitlines()))
-    reasons = said(problem.reasons)
-    return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
 
 
 def _named_build_first(possible: Sequence[Proposal], demand: Demand) -> list[Proposal]:

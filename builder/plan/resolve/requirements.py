@@ -178,6 +178,8 @@ class Wishes:
     """Extras of a project that are not taken over: their requirements, place, and the project's name."""
     pages: dict[str, str] = field(default_factory=dict)
     """Pages of wheels, pip's ``--find-links``, each with its place."""
+    told: dict[str, NamedRequirement] = field(default_factory=dict)
+    """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures`` or ``nvcc``, the value, its place."""
 
@@ -288,6 +290,7 @@ class Wishes:
         self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
+        self.told = {**other.told, **self.told}
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
         for python, wheels in other.wheels_for.items():
