@@ -28,7 +28,6 @@ from builder.core.documents import MalformedError, parse_json, parse_toml, shown
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
-from builder.plan.resolve.dates import add_told
 from builder.plan.resolve.environments import (
     CondaPackage,
     add_conda_packages,
@@ -37,6 +36,7 @@ from builder.plan.resolve.environments import (
     from_dockerfile,
     is_dockerfile,
 )
+from builder.plan.resolve.evidence import add_told
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,

@@ -1,11 +1,11 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
-import datetime
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -20,7 +20,8 @@ from builder.core.errors import (
 from builder.core.versions import canonical, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
 from builder.plan.facts.tables import NameRow, load
-from builder.plan.resolve.dates import Period, as_of, committed, period_of
+from builder.plan.resolve.dates import Period, time_of
+from builder.plan.resolve.evidence import releases_for_repositories
 from builder.plan.resolve.notes import (
     for_jetson,
     named,
@@ -180,10 +181,7 @@ def propose(
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
         changes, refusal = swapped, _refused_for(swapped)
-        ways = [
-            (replace(one, period=_period(one, date, files, index)), said)
-            for one, said in with_told(demand, asked.told, available)
-        ]
+        ways = _ways(demand, asked, available, index, partial(_time, date=date, files=files, index=index))
         demand = ways[-1][0]
         try:
             demand, dropped, standing, told = _first_served(
@@ -237,15 +235,24 @@ def propose(
         )
 
 
-def _period(demand: Demand, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
-    """The time of the project: the one that is given, else that of what it names, else of its clone."""
-    if date is not None:
-        return as_of(date)
-    if index is None:
-        return None
-    today = datetime.datetime.now(datetime.UTC).date()
-    found = period_of((*demand.frameworks, *demand.companions), index, today)
-    return found or next(filter(None, (committed(file, today) for file in files)), None)
+def _ways(
+    demand: Demand,
+    asked: Wishes,
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    time: Callable[[Demand], Period | None],
+) -> list[tuple[Demand, list[str]]]:
+    """As :func:`with_told`, each of its own time, with the releases of that for repositories."""
+    ways = [(replace(one, period=time(one)), said) for one, said in with_told(demand, asked.told, available)]
+    period = ways[0][0].period
+    if index is None or period is None:
+        return ways
+    of_time = tuple(releases_for_repositories(asked, period, index))
+    return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
+
+
+def _time(demand: Demand, *, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
+    return time_of((*demand.frameworks, *demand.companions), date, files, index)
 
 
 @contextmanager

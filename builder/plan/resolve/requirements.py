@@ -62,7 +62,7 @@ _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
 _SOURCES = re.compile(r"(?:[^@;/\\]*@\s*)?(?:(?:git|hg|svn|bzr)\+|file:)|(?:\.|~|[^\s:;@'\"]*[/\\])(?!/)")
 """A folder, or a repository of a version control system: https://pip.pypa.io/en/stable/topics/vcs-support/"""
-_OWN_SOURCE = "built from the repository's own source: not part of the set; build it in the image"
+OWN_SOURCE = "built from the repository's own source: not part of the set; build it in the image"
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -235,7 +235,7 @@ class Wishes:
         self.note(
             place,
             text,
-            _OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
+            OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
         )
 
     def add_source(self, text: str, place: str) -> None:
@@ -265,6 +265,9 @@ class Wishes:
             good, plain = False, ""
         if not good or CONTROL.search(url):
             self.note(place, url, "no address of a package index, left out")
+            return
+        if re.search(r"/nightly(?:/|$)", plain):
+            self.note(place, url, "its builds are of last night, left out: releases are taken")
             return
         if plain != url:
             why = "its login is left out: a matrix is committed; it belongs into uv's or pip's configuration"
@@ -618,7 +621,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
         found.add_index(value, place)
     elif option in ("-e", "--editable"):
         found.add_source(value, place)
-        found.note(place, f"{option} {value}", _OWN_SOURCE)
+        found.note(place, f"{option} {value}", OWN_SOURCE)
     elif option in ("-f", "--find-links") and pytorch is not None:
         found.note(
             place, f"{option} {value}", "PyTorch's page of wheels: a build is named by its version, +cu113"

@@ -25,8 +25,8 @@ from builder.core.errors import CellError, UsageError
 from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
-from builder.plan.resolve.dates import bound_by_sources, used_names
 from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_conda_packages
+from builder.plan.resolve.evidence import bound_by_sources, used_names
 from builder.plan.resolve.requirements import (
     Wishes,
     add_extras,

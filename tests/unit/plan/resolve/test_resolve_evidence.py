@@ -11,8 +11,14 @@ import pytest
 from builder.core.errors import UsageError
 from builder.plan.facts.reading import wheel_modules_read
 from builder.plan.facts.tables import name_spans
-from builder.plan.resolve import dates
-from builder.plan.resolve.dates import add_told, bound_by_sources, period_of, used_names
+from builder.plan.resolve import dates, evidence
+from builder.plan.resolve.dates import period_of
+from builder.plan.resolve.evidence import (
+    add_told,
+    bound_by_sources,
+    releases_for_repositories,
+    used_names,
+)
 from builder.plan.resolve.notes import with_told
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.requirements import Wishes, from_arguments
@@ -108,7 +114,7 @@ def test_the_time_is_before_the_release_that_lacks_what_is_taken(monkeypatch: py
     found = bounded("import tensorflow as tf\ntf.Session()\n", "tensorflow").merged()
     period = period_of(found.wishes, object(), datetime.date(2026, 11, 30))  # type: ignore[arg-type]
     assert period is not None
-    assert period.day == "2019-09-30"
+    assert period.day == "2019-09-29"
     assert period.why == "train.py:2 uses tensorflow.Session, which tensorflow has no longer since 2019-09"
 
 
@@ -218,3 +224,55 @@ def test_sources_that_cannot_be_read_bound_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(b"\xff\xfe import torch")
     with pytest.raises(UsageError):
         from_file(tmp_path)
+
+
+PERIOD = dates.Period(day="2023-07-24", written="2023-07-24", why="its newest commit is of 2023-07-24")
+PEFT = "git+https://github.com/huggingface/peft"
+
+
+def of_repositories(
+    monkeypatch: pytest.MonkeyPatch, line: str, homes: dict[str, str]
+) -> tuple[Wishes, list[str]]:
+    days = {"0.4.0": "2023-07-17", "0.5.0": "2023-08-22"}
+    files = tuple(
+        IndexFile(name=f"peft-{one}-py3-none-any.whl", url=one, sha256="0" * 64, uploaded=day)
+        for one, day in days.items()
+    )
+    monkeypatch.setattr(evidence, "page", lambda name, _index: files if name == "peft" else "no such package")
+    monkeypatch.setattr(evidence, "_is_of", lambda address, file, _index: homes.get(file.url) == address)
+    found = Wishes()
+    found.add(line, "requirements.txt:1")
+    taken = releases_for_repositories(found, PERIOD, object())  # type: ignore[arg-type]
+    return found, [str(one) for one in taken]
+
+
+def test_a_branch_of_a_repository_becomes_the_release_of_the_projects_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = {"0.4.0": "github.com/huggingface/peft"}
+    for line in (PEFT, f"{PEFT}.git", f"{PEFT}@main", f"peft @ {PEFT}.git@main", f"{PEFT}.git#egg=peft"):
+        found, taken = of_repositories(monkeypatch, line, home)
+        assert taken == ["peft<=0.4.0"], line
+        assert (found.by_hand, found.sources) == ([], [])
+        (note,) = found.notes
+        assert "taken as peft<=0.4.0, its newest release of the project's time" in note
+
+
+def test_a_commit_or_tag_and_another_projects_name_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = {"0.4.0": "github.com/huggingface/peft"}
+    for line in (
+        f"{PEFT}@v0.3.0",
+        f"{PEFT}@1a2b3c4d",
+        "git+https://github.com/other/peft",
+        "git+https://github.com/a/b",
+    ):
+        found, taken = of_repositories(monkeypatch, line, home)
+        assert taken == [], line
+        assert found.by_hand == [line]
+
+
+def test_builds_of_last_night_are_no_index_of_an_old_project() -> None:
+    found = Wishes()
+    found.add_index("https://download.pytorch.org/whl/nightly/cu118", "Dockerfile:14")
+    assert found.index == []
+    assert "its builds are of last night" in found.notes[0]
