@@ -36,7 +36,7 @@ from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
-from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.requirements import TYPED, NamedRequirement
 from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
@@ -305,10 +305,16 @@ def _release(text: str) -> tuple[int, int] | None:
 
 
 def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
-    """The demand with one distribution of each framework: those of TensorFlow write the same files."""
+    """The demand with one distribution of each framework, what is typed before what a file has, and a pin
+    before what is open: those of TensorFlow write the same files.
+    """
     kept: dict[str, NamedRequirement] = {}
     dropped: list[Substitution] = []
-    for wish in sorted(demand.frameworks, key=lambda one: one.name not in load().frameworks):
+
+    def rank(one: NamedRequirement) -> tuple[bool, bool, bool]:
+        return one.place != TYPED, pinned(one.parsed) is None, one.name not in load().frameworks
+
+    for wish in sorted(demand.frameworks, key=rank):
         first = kept.setdefault(load().table_name(wish.name), wish)
         if first is not wish and not wish.name.startswith("cupy"):
             dropped.append(

@@ -23,6 +23,7 @@ from builder.plan.resolve.notes import with_told
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.requirements import Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, split
+from builder.plan.resolve.substitutes import _one_of_each
 from builder.sources.index import IndexFile
 
 if TYPE_CHECKING:
@@ -276,3 +277,13 @@ def test_builds_of_last_night_are_no_index_of_an_old_project() -> None:
     found.add_index("https://download.pytorch.org/whl/nightly/cu118", "Dockerfile:14")
     assert found.index == []
     assert "its builds are of last night" in found.notes[0]
+
+
+def test_what_is_typed_stays_of_two_distributions_of_a_framework(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tensorflow\n")
+    wishes = from_arguments(["tensorflow-gpu==1.15"])
+    wishes.take_over(from_file(tmp_path / "requirements.txt"))
+    frameworks, _ = split(wishes)
+    single, dropped = _one_of_each(Demand(frameworks=frameworks))
+    assert [str(one) for one in single.frameworks] == ["tensorflow-gpu==1.15"]
+    assert [str(one.asked) for one in dropped] == ["tensorflow"]
