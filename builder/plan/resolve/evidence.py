@@ -8,7 +8,7 @@ import itertools
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core import python_names
 from builder.core.errors import CellError, UsageError
-from builder.core.versions import apart, canonical, contains, lower_bound, release, requirement
+from builder.core.versions import apart, canonical, contains, key, lower_bound, release, requirement
 from builder.plan.facts.tables import NameSpan, load, name_spans
 from builder.plan.resolve.dates import OLDEST_PYTHON, USES, Period, released
 from builder.plan.resolve.requirements import OWN_SOURCE, NamedRequirement, Wishes, read_text
+from builder.plan.resolve.solve import Demand, closest
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
 # -- what the sources themselves take: the releases that have it
@@ -342,3 +343,83 @@ def _is_of(address: str, file: IndexFile, index: Index) -> bool:
         re.search(rf"(?m)^(?:home-page|project-url|download-url):.*{re.escape(address.lower())}\b", head)
         is not None
     )
+
+
+# -- demands by what is told
+
+
+def ways_of(
+    demand: Demand,
+    asked: Wishes,
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    time: Callable[[Demand], Period | None],
+) -> list[tuple[Demand, list[str]]]:
+    """As :func:`with_told`, each of its own time, with the releases of that for repositories."""
+    ways = [(replace(one, period=time(one)), said) for one, said in with_told(demand, asked.told, available)]
+    period = ways[0][0].period
+    if index is None or period is None:
+        return ways
+    of_time = tuple(releases_for_repositories(asked, period, index))
+    return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
+
+
+def with_told(
+    demand: Demand, told: Mapping[str, NamedRequirement], available: Mapping[str, Sequence[str]]
+) -> list[tuple[Demand, list[str]]]:
+    """The demand by what a README tells of releases, as far as no requirement is more exact, with what is to
+    be said of it, then with releases near these, and at last as it is. Of the first ones only those that the
+    rules find possible.
+    """
+    near = {
+        wish.name: one
+        for wish in (*demand.frameworks, *demand.companions)
+        for one in (told.get(wish.name) or told.get(load().table_name(wish.name) or ""),)
+        if one is not None and _is_nearer(one, wish)
+    }
+    found = list[tuple[Demand, list[str]]]()
+    for whole in (True, False):
+        taken = dict[str, str]()
+        for name, one in near.items():
+            version = next(iter(one.parsed.specifier)).version.removesuffix(".*")
+            later = f">={version},<{_next_line(version)}"
+            taken[name] = str(one.parsed.specifier) if whole else later
+        changed = replace(
+            demand,
+            frameworks=tuple(_told(wish, taken, near) for wish in demand.frameworks),
+            companions=tuple(_told(wish, taken, near) for wish in demand.companions),
+        )
+        if not taken or closest(changed, {}, available=available) is None:
+            continue
+        said = (f"{name}{taken[name]}: {one.place} says {one.parsed}" for name, one in near.items())
+        found.append((changed, [f"{text}; a requirement would count more" for text in said]))
+    return [*found, (demand, _not_taken(near))]
+
+
+def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
+    """Whether what is told bounds a requirement that leaves it open, and does not speak against it."""
+    version = next(iter(told.parsed.specifier)).version.removesuffix(".*")
+    upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
+    by_use = USES in wish.place
+    return (not upper or by_use) and contains(wish.parsed.specifier, version)
+
+
+def _told(
+    wish: NamedRequirement, taken: Mapping[str, str], near: Mapping[str, NamedRequirement]
+) -> NamedRequirement:
+    if wish.name not in taken:
+        return wish
+    parsed = Requirement(str(wish.parsed))
+    parsed.specifier &= SpecifierSet(taken[wish.name])
+    return replace(wish, parsed=parsed, place=f"{wish.place}, {near[wish.name].place}")
+
+
+def _next_line(version: str) -> str:
+    """The release before which code for one mostly runs: the next major one; 2 for 0.4, too."""
+    return str(max(key(version)[0] + 1, 2))
+
+
+def _not_taken(near: Mapping[str, NamedRequirement]) -> list[str]:
+    """What is to be said where nothing goes with the releases that a README names."""
+    told = ", ".join(f"{one.parsed} ({one.place})" for one in near.values())
+    return [f"{told}: nothing goes with {'these' if len(near) > 1 else 'it'}: others are taken"] * bool(near)

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core.errors import NothingPossibleError, NotKnownError, PackageIndexError, UsageError
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, pinned, release, short
 from builder.plan.facts.reading import read_package
-from builder.plan.facts.rules import PYTORCH, Finding, Outcome, check, cuda_of, of_generations
+from builder.plan.facts.rules import PYTORCH, Finding, Outcome, by_compat, check, cuda_of, of_generations
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_install, pip_line
-from builder.plan.resolve.refusals import newer_elsewhere
+from builder.plan.resolve.refusals import WAYS_LEAD, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
-from builder.plan.resolve.solve import Demand, Proposal, closest, every_python, pythons, search
+from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
+from builder.plan.resolve.substitutes import Substitution
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
@@ -543,65 +543,58 @@ def for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossible
     return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
 
 
-def with_told(
-    demand: Demand, told: Mapping[str, NamedRequirement], available: Mapping[str, Sequence[str]]
-) -> list[tuple[Demand, list[str]]]:
-    """The demand by what a README tells of releases, as far as no requirement is more exact, with what is to
-    be said of it, then with releases near these, and at last as it is. Of the first ones only those that the
-    rules find possible.
-    """
-    near = {
-        wish.name: one
-        for wish in (*demand.frameworks, *demand.companions)
-        for one in (told.get(wish.name) or told.get(load().table_name(wish.name) or ""),)
-        if one is not None and _is_nearer(one, wish)
-    }
-    found = list[tuple[Demand, list[str]]]()
-    for whole in (True, False):
-        taken = dict[str, str]()
-        for name, one in near.items():
-            version = next(iter(one.parsed.specifier)).version.removesuffix(".*")
-            later = f">={version},<{_next_line(version)}"
-            taken[name] = str(one.parsed.specifier) if whole else later
-        changed = replace(
-            demand,
-            frameworks=tuple(_told(wish, taken, near) for wish in demand.frameworks),
-            companions=tuple(_told(wish, taken, near) for wish in demand.companions),
+def with_way(
+    problem: NothingPossibleError,
+    changes: Sequence[Substitution],
+    proposal: Proposal,
+    whole: Proposal | None = None,
+    notes: Sequence[str] = (),
+) -> NothingPossibleError:
+    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
+    cell = proposal.cell
+    proven = (
+        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
+    )
+    place = f"on Python {cell.python} and {cell.base}"
+    told = [*map(str, changes), *proposal.sources]
+    if told:
+        message = _without_the_same(problem, proposal)
+        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
+    else:  # nothing has to change: it is not known to be possible
+        open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
+        why = f": {first}" if (first := next(open_, None)) else ""
+        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
+    bad = (one.message for one in proposal.findings if one.rule == "known-bad")
+    lines += (f"  note: {note}" for note in (*notes, *bad))
+    if whole is not None:
+        needs = (finding.message for finding in whole.findings if finding.rule == "driver")
+        frameworks = ", ".join(whole.cell.frameworks)
+        lines.append(
+            f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
+            f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
         )
-        if not taken or closest(changed, {}, available=available) is None:
-            continue
-        said = (f"{name}{taken[name]}: {one.place} says {one.parsed}" for name, one in near.items())
-        found.append((changed, [f"{text}; a requirement would count more" for text in said]))
-    return [*found, (demand, _not_taken(near))]
+    if by_compat(proposal.findings) is None:
+        line = pip_line(cell, system=cell.cuda.provider == "base")
+        lines += [f"  by pip, on Python {cell.python}: {line}"] if line is not None else []
+    hint = "--nearest takes these, and writes the matrix"
+    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
 
 
-def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
-    """Whether what is told bounds a requirement that leaves it open, and does not speak against it."""
-    version = next(iter(told.parsed.specifier)).version.removesuffix(".*")
-    upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-    by_use = " uses " in wish.place
-    return (not upper or by_use) and contains(wish.parsed.specifier, version)
-
-
-def _told(
-    wish: NamedRequirement, taken: Mapping[str, str], near: Mapping[str, NamedRequirement]
-) -> NamedRequirement:
-    if wish.name not in taken:
-        return wish
-    parsed = Requirement(str(wish.parsed))
-    parsed.specifier &= SpecifierSet(taken[wish.name])
-    return replace(wish, parsed=parsed, place=f"{wish.place}, {near[wish.name].place}")
-
-
-def _next_line(version: str) -> str:
-    """The release before which code for one mostly runs: the next major one; 2 for 0.4, too."""
-    return str(max(key(version)[0] + 1, 2))
-
-
-def _not_taken(near: Mapping[str, NamedRequirement]) -> list[str]:
-    """What is to be said where nothing goes with the releases that a README names."""
-    told = ", ".join(f"{one.parsed} ({one.place})" for one in near.values())
-    return [f"{told}: nothing goes with {'these' if len(near) > 1 else 'it'}: others are taken"] * bool(near)
+def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
+    """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
+    mine = dict(releases_of(proposal))
+    lines = problem.message.splitlines()
+    kept = 0
+    for line, way in zip(problem.ways, problem.instead, strict=True):
+        texts = map(Requirement, way["cell"]["frameworks"])
+        theirs = {canonical(one.name): (pinned(one) or "0").partition("+")[0] for one in texts}
+        if "driver" in way or "cards" in way or (way["another_version"] and theirs != mine):
+            kept += 1
+        else:
+            lines.remove(line)
+    if problem.ways and not kept:
+        lines = [line for line in lines if line not in WAYS_LEAD]
+    return "\n".join(lines)
 
 
 def releases_of(proposal: Proposal) -> Iterator[tuple[str, str]]:

@@ -17,11 +17,11 @@ from builder.core.errors import (
     NotKnownError,
     UsageError,
 )
-from builder.core.versions import canonical, contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
+from builder.core.versions import contains, lower_bound, pinned, release
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import NameRow, load
 from builder.plan.resolve.dates import Period, time_of
-from builder.plan.resolve.evidence import releases_for_repositories
+from builder.plan.resolve.evidence import ways_of
 from builder.plan.resolve.notes import (
     for_jetson,
     named,
@@ -35,10 +35,9 @@ from builder.plan.resolve.notes import (
     of_sources,
     releases_of,
     with_code_read,
-    with_told,
+    with_way,
 )
 from builder.plan.resolve.refusals import (
-    WAYS_LEAD,
     LastRelease,
     last_release,
     nothing,
@@ -181,7 +180,7 @@ def propose(
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
         changes, refusal = swapped, _refused_for(swapped)
-        ways = _ways(demand, asked, available, index, partial(_time, date=date, files=files, index=index))
+        ways = ways_of(demand, asked, available, index, partial(_time, date=date, files=files, index=index))
         demand = ways[-1][0]
         try:
             demand, dropped, standing, told = _first_served(
@@ -213,7 +212,7 @@ def propose(
                 *of_retired(best, demand),
                 *of_sources(asked, best, demand),
             )
-            raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
+            raise with_way(refusal, changes, standing[0], whole, notes) from refusal
         asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
         asked.notes += of_glibc(standing[0], demand)
         machine_given = (
@@ -233,22 +232,6 @@ def propose(
             last=last,
             changes=changes,
         )
-
-
-def _ways(
-    demand: Demand,
-    asked: Wishes,
-    available: Mapping[str, Sequence[str]],
-    index: Index | None,
-    time: Callable[[Demand], Period | None],
-) -> list[tuple[Demand, list[str]]]:
-    """As :func:`with_told`, each of its own time, with the releases of that for repositories."""
-    ways = [(replace(one, period=time(one)), said) for one, said in with_told(demand, asked.told, available)]
-    period = ways[0][0].period
-    if index is None or period is None:
-        return ways
-    of_time = tuple(releases_for_repositories(asked, period, index))
-    return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
 
 
 def _time(demand: Demand, *, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
@@ -532,57 +515,6 @@ def _without_driver(
         return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0][0]
     except NothingPossibleError:
         return None
-
-
-def _with_way(
-    problem: NothingPossibleError,
-    changes: Sequence[Substitution],
-    proposal: Proposal,
-    whole: Proposal | None = None,
-    notes: Sequence[str] = (),
-) -> NothingPossibleError:
-    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
-    cell = proposal.cell
-    proven = (
-        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
-    )
-    place = f"on Python {cell.python} and {cell.base}"
-    told = [*map(str, changes), *proposal.sources]
-    if told:
-        message = _without_the_same(problem, proposal)
-        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
-    else:  # nothing has to change: it is not known to be possible
-        open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
-        why = f": {first}" if (first := next(open_, None)) else ""
-        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
-    bad = (one.message for one in proposal.findings if one.rule == "known-bad")
-    lines += (f"  note: {note}" for note in (*notes, *bad))
-    if whole is not None:
-        needs = (finding.message for finding in whole.findings if finding.rule == "driver")
-        frameworks = ", ".join(whole.cell.frameworks)
-        lines.append(
-            f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
-            f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
-        )
-    hint = "--nearest takes these, and writes the matrix"
-    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
-
-
-def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
-    """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
-    mine = dict(releases_of(proposal))
-    lines = problem.message.splitlines()
-    kept = 0
-    for line, way in zip(problem.ways, problem.instead, strict=True):
-        texts = map(Requirement, way["cell"]["frameworks"])
-        theirs = {canonical(one.name): (pinned(one) or "0").partition("+")[0] for one in texts}
-        if "driver" in way or "cards" in way or (way["another_version"] and theirs != mine):
-            kept += 1
-        else:
-            lines.remove(line)
-    if problem.ways and not kept:
-        lines = [line for line in lines if line not in WAYS_LEAD]
-    return "\n".join(lines)
 
 
 def _beside_cpu_builds(demand: Demand, index: Index | None, note: Callable[[str], None]) -> Demand:

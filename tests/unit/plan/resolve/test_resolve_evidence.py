@@ -18,12 +18,12 @@ from builder.plan.resolve.evidence import (
     bound_by_sources,
     releases_for_repositories,
     used_names,
+    with_told,
 )
-from builder.plan.resolve.notes import with_told
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.requirements import Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, split
-from builder.plan.resolve.substitutes import _one_of_each
+from builder.plan.resolve.substitutes import Substitution, _one_of_each, _siblings
 from builder.sources.index import IndexFile
 
 if TYPE_CHECKING:
@@ -287,3 +287,16 @@ def test_what_is_typed_stays_of_two_distributions_of_a_framework(tmp_path: Path)
     single, dropped = _one_of_each(Demand(frameworks=frameworks))
     assert [str(one) for one in single.frameworks] == ["tensorflow-gpu==1.15"]
     assert [str(one.asked) for one in dropped] == ["tensorflow"]
+
+
+def test_the_same_release_by_its_distribution_with_cuda_is_nearer_than_another() -> None:
+    (wish,) = from_arguments(["tensorflow==1.15.2"]).wishes
+    assert [str(one) for one in _siblings(wish)] == ["tensorflow-gpu==1.15.2"]
+    (newer,) = from_arguments(["tensorflow==2.15.0"]).wishes
+    assert list(_siblings(newer)) == []
+
+
+def test_a_release_above_an_upper_bound_may_be_of_another_major() -> None:
+    (wish,) = from_arguments(["tensorflow<2"]).wishes
+    assert "another major version" in str(Substitution(asked=wish, instead="tensorflow==2.5.3"))
+    assert "another major version" not in str(Substitution(asked=wish, instead="tensorflow==1.15.0"))
