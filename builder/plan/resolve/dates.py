@@ -31,7 +31,7 @@ from builder.core.versions import (
 from builder.plan.facts.rules import asked_once
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
-from builder.plan.resolve.requirements import TYPED, NamedRequirement
+from builder.plan.resolve.requirements import TYPED, USES, NamedRequirement
 from builder.sources.index import Index, IndexFile, UploadLimit, kept_out, pages, wheel_name
 
 TODAY = "today"
@@ -172,10 +172,6 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     return Period(
         day=last.isoformat(), written=written, why=f"the releases that {places[0]} {name} are of {span}"
     )
-
-
-USES = " uses "
-"""In the place of a bound that a source sets by a name which it takes."""
 
 
 def _by_use(wishes: Sequence[NamedRequirement], index: Index, today: datetime.date) -> Period | None:

@@ -20,8 +20,8 @@ from builder.core import python_names
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart, canonical, contains, key, lower_bound, release, requirement
 from builder.plan.facts.tables import NameSpan, load, name_spans
-from builder.plan.resolve.dates import OLDEST_PYTHON, USES, Period, released
-from builder.plan.resolve.requirements import OWN_SOURCE, NamedRequirement, Wishes, read_text
+from builder.plan.resolve.dates import OLDEST_PYTHON, Period, released
+from builder.plan.resolve.requirements import OWN_SOURCE, USES, NamedRequirement, Wishes, read_text
 from builder.plan.resolve.solve import Demand, closest
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
@@ -191,12 +191,12 @@ def _bound_package(
         )
         if against is not None:
             found.notes.append(f"{against} ({against.place}) stays: but {why}")
-        elif not all(_within(wish, sign, version) for wish in wishes) or not wishes:
+        elif not any(_within(wish, sign, version) for wish in wishes):
             found.notes.append(f"{bound}: {why}")
             if not wishes:
                 found.wishes.append(NamedRequirement(parsed=Requirement(bound), place=told))
-            for wish in wishes:
-                parsed = Requirement(f"{wish.name}{sign}{version}")
+            for name in sorted({wish.name for wish in wishes}):
+                parsed = Requirement(f"{name}{sign}{version}")
                 found.bounds.append(NamedRequirement(parsed=parsed, place=told))
 
 

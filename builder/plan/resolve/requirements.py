@@ -117,6 +117,8 @@ _WHEEL = re.compile(
 
 TYPED = "as typed"
 """The place of a requirement that is an argument."""
+USES = " uses "
+"""In the place of a bound that a source sets by a name which it takes: any requirement counts more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,7 +355,10 @@ class Wishes:
     def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
         """The constraints on what is asked for, under each marker that it is asked for by."""
         for bound in self.bounds:
-            markers = {str(wish.parsed.marker or "") for wish in self.wishes if wish.name == bound.name}
+            mine = [wish for wish in self.wishes if wish.name == bound.name]
+            if USES in bound.place and any(apart(o.parsed.specifier, bound.parsed.specifier) for o in mine):
+                continue
+            markers = {str(wish.parsed.marker or "") for wish in mine}
             for marker in sorted(markers) if bound.name in names else ():
                 text = f"{bound.parsed.name}{bound.parsed.specifier}" + (f" ; {marker}" if marker else "")
                 yield replace(bound, parsed=Requirement(text))

@@ -300,3 +300,13 @@ def test_a_release_above_an_upper_bound_may_be_of_another_major() -> None:
     (wish,) = from_arguments(["tensorflow<2"]).wishes
     assert "another major version" in str(Substitution(asked=wish, instead="tensorflow==2.5.3"))
     assert "another major version" not in str(Substitution(asked=wish, instead="tensorflow==1.15.0"))
+
+
+def test_what_is_typed_counts_more_than_what_sources_take(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tensorflow\ntensorflow\n")
+    (tmp_path / "train.py").write_text("import tensorflow as tf\ntf.Session()\n")
+    wishes = from_arguments(["tensorflow==2.4.1"])
+    wishes.take_over(from_file(tmp_path))
+    assert [str(one) for one in wishes.merged().wishes] == ["tensorflow==2.4.1"]
+    (alone,) = from_file(tmp_path).merged().wishes
+    assert alone.place.count(" uses ") == 1
