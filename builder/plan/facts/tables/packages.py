@@ -291,7 +291,11 @@ def name_spans() -> Mapping[str, NameSpan]:
                     for text in names.split(" "):
                         name, _, home = text.partition(">")
                         whole, first = f"{module}.{name}".rstrip("."), place.partition(" ")[0]
+                        if package == "keras" and kind == "new" and release(first) <= release("3.0"):
+                            continue  # up to 2.12 its interface was made as it was built: no file tells it
                         _add_span(found, whole, package, (kind == "new", first, home))
+                        if package == "keras" and first == "3.0" and not home and kind == "gone":
+                            found |= _in_tensorflow(whole)
     text = (resources.probe() / "common/patterns.ini").read_text("utf-8")
     by_hand = re.search(r"(?ms)^\[python-names\]\n(.*?)^\[", text)
     for name, asked in re.findall(r"(?m)^([\w.]+) = (\S+)$", by_hand[1] if by_hand is not None else ""):
@@ -303,6 +307,18 @@ def name_spans() -> Mapping[str, NameSpan]:
             package = canonical(parsed.name)
             found[name] = NameSpan(package=package, since=bounds.get(">="), until=bounds.get("<"))
     return found
+
+
+_OF_TF_KERAS = re.compile(r"keras\.(?:losses|metrics|backend)\b")
+"""Modules of which tf.keras has the old names in place of Keras 3's."""
+
+
+def _in_tensorflow(name: str) -> dict[str, NameSpan]:
+    """A name that Keras 3 lost, as TensorFlow has it: 2.16 is the first with Keras 3
+    (https://keras.io/getting_started/).
+    """
+    span = NameSpan(package="tensorflow", until="2.16")
+    return {} if _OF_TF_KERAS.match(name) else {f"tensorflow.{name}": span}
 
 
 def _add_span(found: dict[str, NameSpan], name: str, package: str, change: tuple[bool, str, str]) -> None:

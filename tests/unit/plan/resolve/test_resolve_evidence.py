@@ -218,7 +218,8 @@ def test_the_table_has_what_wheels_told_and_what_stands_by_hand() -> None:
     assert spans["transformers.AutoModelForVision2Seq"].bounds == ">=4.31,<5"
     assert spans["scipy.misc.imresize"].bounds == "<1.3"
     assert spans["skimage.measure.compare_ssim"].package == "scikit-image"
-    assert "torch.no_grad" not in spans
+    assert spans["tensorflow.keras.layers.DenseFeatures"].bounds == "<2.16"
+    assert not {"torch.no_grad", "keras.Layer", "tensorflow.keras.losses.MSE"} & {*spans}
 
 
 def test_sources_that_cannot_be_read_bound_nothing(tmp_path: Path) -> None:
