@@ -404,8 +404,14 @@ _RUNS_ON = {
     "transformers": "torch", "ultralytics": "torch",
 }  # fmt: skip
 """The framework that a package computes with, if the code imports none itself."""
-_USUAL = ("imageio", "requests", "seaborn", "six", "tensorboardx", "tqdm")
-"""Packages without compiled code that have the name of their module."""
+_USUAL = (
+    "easydict", "einops", "emoji", "flask", "ftfy", "gym", "imageio", "inflect", "jieba", "kornia", "librosa",
+    "lmdb", "lpips", "moviepy", "nibabel", "nltk", "numpy", "omegaconf", "plyfile", "pydicom", "pydub",
+    "requests", "sacrebleu", "seaborn", "sentencepiece", "six", "soundfile", "sympy", "tabulate",
+    "tensorboardx", "termcolor", "tqdm", "trimesh", "unidecode", "visdom", "wandb", "yacs",
+)  # fmt: skip
+"""Packages that have the name of their module, beside those on record."""
+_OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
 
 
 def _framework_of(modules: Sequence[str]) -> tuple[str, str] | None:
@@ -507,7 +513,7 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
     own = {part for path, _ in files for part in (path.stem, path.parent.name)} | {folder.absolute().name}
     known = {one: one for one in load().packages if not load().packages[one].name.startswith("nvidia-")}
     known |= {module: row.instead for module, row in load().mistaken_names.items()}
-    known |= {one: one for one in (*_RUNS_ON, *_USUAL)}
+    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | _OF_MODULES
     beside = {known[one.lower()] for one in {*times} - own if one.lower() in known} - {module}
     framed = {load().table_name(wish.name) for wish in found.wishes if load().is_framework(wish.name)}
     named = {wish.name for wish in found.wishes}
