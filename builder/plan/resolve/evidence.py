@@ -398,7 +398,10 @@ def with_told(
 
 def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
     """Whether what is told bounds a requirement that leaves it open, and does not speak against it."""
-    version = next(iter(told.parsed.specifier)).version.removesuffix(".*")
+    (clause,) = told.parsed.specifier
+    version, bound = clause.version.removesuffix(".*"), lower_bound(wish.parsed)
+    if clause.operator == ">=" and bound is not None and release(bound) >= release(version):
+        return False
     upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
     by_use = USES in wish.place
     return (not upper or by_use) and contains(wish.parsed.specifier, version)

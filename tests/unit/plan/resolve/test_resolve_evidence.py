@@ -166,6 +166,11 @@ def test_what_a_readme_tells_counts_less_than_a_requirement_and_more_than_the_ne
     ]
 
 
+def test_a_lower_bound_that_a_requirement_has_anyway_is_not_told_again(tmp_path: Path) -> None:
+    told = told_by(tmp_path, "- PyTorch >= 1.7").told
+    assert [said for _, said in with_told(demand("torch>=1.7"), told, {})] == [[]]
+
+
 def test_a_release_that_no_card_has_gives_way_to_its_line(tmp_path: Path) -> None:
     told = told_by(tmp_path, "- PyTorch 0.4.0").told
     assert str(with_told(demand("torch"), told, {})[0][0].frameworks[0]) == "torch<2,>=0.4.0"
