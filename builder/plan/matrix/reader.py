@@ -22,8 +22,7 @@ from builder.plan.matrix.nodes import (
     is_empty,
     nearest,
 )
-from builder.plan.matrix.selection import BadGlob, braces
-from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
+from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadGlob, BadValue, Syntax, braces
 
 Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
 

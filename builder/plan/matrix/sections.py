@@ -22,8 +22,7 @@ from builder.plan.matrix.reader import (
     holes,
     meant,
 )
-from builder.plan.matrix.selection import matches
-from builder.plan.matrix.values import GLOB, NAME, PROSE, TAG, BadValue
+from builder.plan.matrix.values import GLOB, NAME, PROSE, TAG, BadValue, matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,18 @@ from packaging.requirements import Requirement
 from builder.core.documents import shown
 from builder.core.errors import NoSolutionError, PackageIndexError, UsageError
 from builder.core.model import Cell, Wheel
-from builder.core.versions import canonical, contains, key, lower_bound, names_of, release
+from builder.core.versions import (
+    canonical,
+    contains,
+    key,
+    lower_bound,
+    names_of,
+    release,
+)
 from builder.plan.facts.rules import asked_once
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
-from builder.plan.resolve.requirements import TYPED, NamedRequirement
+from builder.plan.resolve.requirements import TYPED, USES, NamedRequirement
 from builder.sources.index import Index, IndexFile, UploadLimit, kept_out, pages, wheel_name
 
 TODAY = "today"
@@ -103,6 +110,24 @@ def as_of(text: str) -> Period | None:
     return Period(day=day, written=day, why=f"asked for is the time to {day}")
 
 
+def time_of(
+    wishes: Sequence[NamedRequirement], date: str | None, files: Sequence[Path], index: Index | None
+) -> Period | None:
+    """The time of a project: the one that is given, else that of what it names, else of its clone; of what
+    its sources take, or of its clone, if that is older. None without an index, or if nothing tells it.
+    """
+    if date is not None:
+        return as_of(date)
+    if index is None:
+        return None
+    today = datetime.datetime.now(datetime.UTC).date()
+    found = period_of(wishes, index, today)
+    if found is not None and USES not in found.why:
+        return found
+    clone = next(filter(None, (committed(file, today) for file in files)), None)
+    return min(filter(None, (found, clone)), key=lambda one: one.day, default=None)
+
+
 def bounded(parsed: Requirement) -> bool:
     """Whether a requirement keeps newer releases out."""
     return any(one.operator not in {">", ">=", "!="} for one in parsed.specifier)
@@ -116,9 +141,10 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     may be for a release that was to come. What stands in a file counts before what was typed beside it.
     """
     filed = [wish for wish in wishes if wish.place != TYPED] or [*wishes]
-    named = [wish for wish in filed if wish.parsed.specifier]
+    by_use = [wish for wish in filed if USES in wish.place and not _exact(wish.parsed)]
+    named = [wish for wish in filed if wish.parsed.specifier and wish not in by_use]
     if all(wish.name in _HELD_BACK or not bounded(wish.parsed) for wish in named):
-        return None
+        return _by_use(by_use, index, today)
     listed = pages((wish.name for wish in named), index)
     days: dict[NamedRequirement, str] = {}
     held = False
@@ -132,7 +158,7 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
                 days[wish] = day
                 held = held or ((upper or _exact(wish.parsed)) and wish.name not in _HELD_BACK)
     if not held:
-        return None
+        return _by_use(by_use, index, today)
     ordered = sorted(days.values())
     while len(ordered) > 2 and _days(ordered[-2], ordered[-1]) > _APART:
         ordered.pop()
@@ -146,6 +172,27 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     return Period(
         day=last.isoformat(), written=written, why=f"the releases that {places[0]} {name} are of {span}"
     )
+
+
+def _by_use(wishes: Sequence[NamedRequirement], index: Index, today: datetime.date) -> Period | None:
+    """The time of sources that take what later releases have no more: before the first of these came; None
+    without such, or if that is of today.
+    """
+    days = dict[str, NamedRequirement]()
+    listed = pages((wish.name for wish in wishes), index)
+    for wish in wishes:
+        files = listed[wish.name]
+        there = released(files, wish.name) if not isinstance(files, str) else {}
+        fitting = [one for one in there if contains(wish.parsed.specifier, one.partition("+")[0])]
+        out = [one for one in there if fitting and release(one) > max(map(release, fitting))]
+        if bounded(wish.parsed) and out:
+            days.setdefault(min(there[one] for one in out), wish)
+    if not days or datetime.date.fromisoformat(min(days)) >= today:
+        return None
+    first, gone = days[min(days)], datetime.date.fromisoformat(min(days))
+    day = (gone - datetime.timedelta(days=1)).isoformat()
+    use = next(text for text in first.place.split(", ") if USES in text)
+    return Period(day=day, written=day, why=f"{use}, which {first.name} has no longer since {gone:%Y-%m}")
 
 
 def committed(file: Path, today: datetime.date) -> Period | None:
@@ -250,11 +297,15 @@ def older_set(
     uploads = [wheel.uploaded for wheel in wheels if canonical(wheel.name) in own]
     theirs = _later(max(uploads)) if uploads and all(uploads) else None
     first = max(period.day, _known_since(cell.python))
+
+    def bound_from_below(limit: UploadLimit, floors: Sequence[str]) -> Sequence[Wheel]:
+        return resolve(replace(cell, pip=asked_once(cell.pip, floors)), limit)
+
     for day in (first, theirs):
         if day is None or day < first:
             continue
         stale = partial(_stale, day=day, asked=names_of(cell.pip) - fixed, offers=offers)
-        older = _solved_by(day, theirs, fixed, lambda limit: resolve(cell, limit), stale)
+        older = _solved_by(day, theirs, fixed, bound_from_below, stale)
         if older is None:
             continue
         pip = asked_once(cell.pip, bounds := tuple(_bounds(older, wheels, cell, fixed)))
@@ -288,21 +339,32 @@ def _solved_by(
     day: str,
     theirs: str | None,
     fixed: Iterable[str],
-    resolve: Callable[[UploadLimit], Sequence[Wheel]],
-    stale: Callable[[Sequence[Wheel]], Iterable[str]],
+    resolve: Callable[[UploadLimit, Sequence[str]], Sequence[Wheel]],
+    stale: Callable[[Sequence[Wheel]], Mapping[str, str]],
 ) -> Sequence[Wheel] | None:
-    """The set of wheels to a day, with later ones where a package that is ``fixed`` asks for them, or where
-    what there is, is ``stale``: to the day ``theirs``, else to any. None if there is none.
+    """The set of wheels to a day, with later ones where a package that is ``fixed`` asks for them, or what
+    there is, is ``stale``: then the release of the time is asked for, and what that one brings may be later;
+    if nothing goes with it, a later one itself, to the day ``theirs``, else to any. None if there is none.
     """
     packages: dict[str, str | None] = dict.fromkeys(fixed)
     next_day = theirs if theirs is not None and theirs > day else None
     found: Sequence[Wheel] | None = None
+    floors: dict[str, str] = {}
+    refused: set[str] = set()
     for _ in range(_TRIES):
         try:
-            found = resolve(UploadLimit(day=day, packages=packages))
-            named = stale(found)
+            found = resolve(UploadLimit(day=day, packages=packages), tuple(floors.values()))
+            named = list(old := stale(found))
+            raised = {name: bound for name, bound in old.items() if name not in {*floors, *refused}}
+            floors |= raised
+            if raised:
+                continue
         except NoSolutionError as problem:
             named = kept_out(problem.message)
+            if floors and not any(packages.get(name, day) is not None for name in named):
+                refused |= {*floors}
+                floors = {}
+                continue
         except PackageIndexError:
             break
         moved = [name for name in named if packages.get(name, day) is not None]
@@ -314,18 +376,19 @@ def _solved_by(
 
 def _stale(
     wheels: Iterable[Wheel], *, day: str, asked: Set[str], offers: Callable[[str], Iterable[IndexFile]]
-) -> list[str]:
-    """The packages that are asked for of which a resolver went back years from what there was to a day: to a
-    release of before it brought one that has sources alone.
+) -> dict[str, str]:
+    """The packages that are asked for of which a resolver went back years from what there was to a day, to a
+    release of before it brought one that has sources alone; each with the bound of the releases of that time.
     """
-    found = []
+    found = {}
     for wheel in wheels:
         name, mine = canonical(wheel.name), _day(wheel)
         if name not in asked or not wheel.uploaded or mine > day or _days(mine, day) < _APART:
             continue
-        there = [one for one in released(offers(name), name).values() if one <= day]
-        if there and _days(mine, max(there)) >= _APART:
-            found.append(name)
+        there = {one: of for one, of in released(offers(name), name).items() if of <= day}
+        if there and _days(mine, max(there.values())) >= _APART:
+            late = [one for one, of in there.items() if _days(of, max(there.values())) < _APART]
+            found[name] = f"{name}>={min(late, key=release)}"
     return found
 
 

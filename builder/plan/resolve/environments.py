@@ -317,6 +317,8 @@ _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
     r"|openblas|tensorflow-(?:base|mkl|eigen)|_?tflow.*|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses"
     r"|ca-certificates|ffmpeg|cmake|make|git"
+    r"|hdf5|boost(?:-cpp)?|yaml|eigen|fftw|glib|gst.*|qt(?:-main)?|cairo|pcre2?|expat|fontconfig|dbus|pango|gmp|mpfr|mpc"
+    r"|harfbuzz|pixman|giflib|krb5|nettle|gnutls|openh264|x264|x265|lame|snappy|brotli-(?:bin|c)|python_abi|python-abi"
     r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
@@ -611,10 +613,14 @@ def _wheel(
             f"the wheel for CUDA {row.cuda} in place of conda's build for {cuda}: one driver serves all of "
             f"CUDA {key(cuda)[0]}, and no cuda-version of it asks for a newer one"
         )
+    if row is None and rows:
+        told = f"no wheel of {pytorch} is for CUDA {cuda}: {offered}, and its driver serves those, too"
+        return f"torch{pytorch.range}", [
+            f"{told}; where conda has no build for a cudatoolkit, it may take the CPU's"
+        ]
     if row is None:
-        why = f"{offered}, not {cuda}" if rows else f"there are no facts about PyTorch {asked}"
         raise CellError(
-            f"{pytorch} with CUDA {cuda} has no wheel of its kind: {why}",
+            f"{pytorch} with CUDA {cuda} has no wheel of its kind: there are no facts about PyTorch {asked}",
             hint="where PyTorch has no build for a cudatoolkit, conda may take the one for the CPU",
         )
     version = row.version if len(key(asked)) < 3 else asked

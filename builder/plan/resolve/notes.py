@@ -15,13 +15,16 @@ from builder.core.errors import NothingPossibleError, NotKnownError, PackageInde
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, pinned, release, short
 from builder.plan.facts.reading import read_package
-from builder.plan.facts.rules import PYTORCH, Finding, Outcome, check, cuda_of, of_generations
-from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
+from builder.plan.facts.rules import PYTORCH, Finding, Outcome, by_compat, check, cuda_of, of_generations
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, load
 from builder.plan.lock import pip_install, pip_line
-from builder.plan.resolve.refusals import newer_elsewhere
+from builder.plan.resolve.refusals import WAYS_LEAD, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
+from builder.plan.resolve.substitutes import Substitution
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
+
+_ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 
 
 def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
@@ -514,6 +517,84 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
         hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
         "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way",
     )
+
+
+def for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
+    """The refusal with one line in place of those about each release's wheels, and what people do there."""
+    rows = (card_of(name) for name in demand.gpus)
+    if not any(row is not None and row.tegra for row in rows):
+        return problem
+    told = [reason for reason in problem.reasons if _ARM_WHEEL.match(reason)]
+    titles = " and ".join(load().table(wish.name).title for wish in demand.frameworks)
+    once = (
+        f"which wheels of {titles} run on a Jetson is not known: those on its maker's indexes were not read"
+    )
+
+    def said(texts: Iterable[str]) -> list[str]:
+        return list(
+            dict.fromkeys(
+                text.replace(text.strip(), once) if text.strip() in told else text for text in texts
+            )
+        )
+
+    hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
+    message = "\n".join(said(problem.message.splitlines()))
+    reasons = said(problem.reasons)
+    return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
+
+
+def with_way(
+    problem: NothingPossibleError,
+    changes: Sequence[Substitution],
+    proposal: Proposal,
+    whole: Proposal | None = None,
+    notes: Sequence[str] = (),
+) -> NothingPossibleError:
+    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
+    cell = proposal.cell
+    proven = (
+        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
+    )
+    place = f"on Python {cell.python} and {cell.base}"
+    told = [*map(str, changes), *proposal.sources]
+    if told:
+        message = _without_the_same(problem, proposal)
+        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
+    else:  # nothing has to change: it is not known to be possible
+        open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
+        why = f": {first}" if (first := next(open_, None)) else ""
+        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
+    bad = (one.message for one in proposal.findings if one.rule == "known-bad")
+    lines += (f"  note: {note}" for note in (*notes, *bad))
+    if whole is not None:
+        needs = (finding.message for finding in whole.findings if finding.rule == "driver")
+        frameworks = ", ".join(whole.cell.frameworks)
+        lines.append(
+            f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
+            f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
+        )
+    if by_compat(proposal.findings) is None:
+        line = pip_line(cell, system=cell.cuda.provider == "base")
+        lines += [f"  by pip, on Python {cell.python}: {line}"] if line is not None else []
+    hint = "--nearest takes these, and writes the matrix"
+    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
+
+
+def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
+    """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
+    mine = dict(releases_of(proposal))
+    lines = problem.message.splitlines()
+    kept = 0
+    for line, way in zip(problem.ways, problem.instead, strict=True):
+        texts = map(Requirement, way["cell"]["frameworks"])
+        theirs = {canonical(one.name): (pinned(one) or "0").partition("+")[0] for one in texts}
+        if "driver" in way or "cards" in way or (way["another_version"] and theirs != mine):
+            kept += 1
+        else:
+            lines.remove(line)
+    if problem.ways and not kept:
+        lines = [line for line in lines if line not in WAYS_LEAD]
+    return "\n".join(lines)
 
 
 def releases_of(proposal: Proposal) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,7 @@ from builder.plan.resolve.environments import (
     from_dockerfile,
     is_dockerfile,
 )
+from builder.plan.resolve.evidence import add_told
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -48,6 +49,7 @@ from builder.plan.resolve.requirements import (
 )
 from builder.plan.resolve.source_files import (
     add_imported,
+    bound_by_folder,
     from_notebook,
     from_readme,
     from_setup_cfg,
@@ -128,6 +130,7 @@ def _from_folder(folder: Path) -> Wishes:
     bare = not found.wishes
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
+        add_told(readme, found)
         with contextlib.suppress(UsageError):  # what has no requirements is told below
             of_readme = from_readme(readme)
             if not bare:
@@ -135,9 +138,10 @@ def _from_folder(folder: Path) -> Wishes:
             if of_readme.wishes:
                 found.take_over(of_readme)
                 read.append(readme.name)
-    if bare:
-        add_imported(folder, found)
+    if bare or not any(load().is_framework(wish.name) for wish in found.wishes):
+        add_imported(folder, found, rest=bare)
     _from_its_own_folders(folder, found)
+    bound_by_folder(folder, found)
     note_sources(folder, found)
     for message in empty:
         found.notes.append(message)
@@ -149,7 +153,9 @@ def _from_folder(folder: Path) -> Wishes:
         raise UsageError("\n  ".join((f"{folder} has no requirements{told}", *found.notes)), hint=hint)
     aside = [*(name for name in there if name in again), *others[:6]]
     left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
-    found.notes.insert(0, f"{folder}: read as one project: {', '.join(read)}{left}")
+    found.notes.insert(
+        0, f"{folder}: read as one project: {', '.join(read) or 'its Python files alone'}{left}"
+    )
     return found
 
 

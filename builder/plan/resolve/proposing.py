@@ -1,11 +1,11 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
-import datetime
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -17,11 +17,13 @@ from builder.core.errors import (
     NotKnownError,
     UsageError,
 )
-from builder.core.versions import canonical, contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
-from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
-from builder.plan.resolve.dates import Period, as_of, committed, period_of
+from builder.core.versions import contains, lower_bound, pinned, release
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
+from builder.plan.facts.tables import NameRow, load
+from builder.plan.resolve.dates import Period, time_of
+from builder.plan.resolve.evidence import ways_of
 from builder.plan.resolve.notes import (
+    for_jetson,
     named,
     notes_on,
     of_glibc,
@@ -33,9 +35,9 @@ from builder.plan.resolve.notes import (
     of_sources,
     releases_of,
     with_code_read,
+    with_way,
 )
 from builder.plan.resolve.refusals import (
-    WAYS_LEAD,
     LastRelease,
     last_release,
     nothing,
@@ -70,7 +72,6 @@ class _BrokenSetError(NothingPossibleError):
     """The resolver finds wheels, and their own files speak against them: a nearer set is read, too."""
 
 
-_ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
@@ -178,11 +179,12 @@ def propose(
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
-        demand = replace(demand, period=_period(demand, date, files, index))
         changes, refusal = swapped, _refused_for(swapped)
+        ways = ways_of(demand, asked, available, index, partial(_time, date=date, files=files, index=index))
+        demand = ways[-1][0]
         try:
-            demand, dropped, standing, told = _served(
-                demand, available, index, limit, rootfs=rootfs, note=note
+            demand, dropped, standing, told = _first_served(
+                ways, available, index, limit, rootfs=rootfs, note=note
             )
             changes = [*swapped, *dropped]
             asked.notes += told
@@ -210,7 +212,7 @@ def propose(
                 *of_retired(best, demand),
                 *of_sources(asked, best, demand),
             )
-            raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
+            raise with_way(refusal, changes, standing[0], whole, notes) from refusal
         asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
         asked.notes += of_glibc(standing[0], demand)
         machine_given = (
@@ -232,15 +234,8 @@ def propose(
         )
 
 
-def _period(demand: Demand, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
-    """The time of the project: the one that is given, else that of what it names, else of its clone."""
-    if date is not None:
-        return as_of(date)
-    if index is None:
-        return None
-    today = datetime.datetime.now(datetime.UTC).date()
-    found = period_of((*demand.frameworks, *demand.companions), index, today)
-    return found or next(filter(None, (committed(file, today) for file in files)), None)
+def _time(demand: Demand, *, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
+    return time_of((*demand.frameworks, *demand.companions), date, files, index)
 
 
 @contextmanager
@@ -294,6 +289,29 @@ def _served(
     except NothingPossibleError as problem:
         fewer, dropped = _with_one_of_each(demand, problem)
         return fewer, dropped, *_on_any_python(fewer, available, index, limit, rootfs=rootfs, note=note)
+
+
+def _first_served(
+    ways: Sequence[tuple[Demand, Sequence[str]]],
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    limit: int,
+    *,
+    rootfs: bool,
+    note: Callable[[str], None],
+) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+    """As :func:`_served`, of the first demand that is, with what is to be said of it; the last one's refusal
+    without any.
+    """
+    for demand, said in ways:
+        try:
+            found = _served(demand, available, index, limit, rootfs=rootfs, note=note)
+        except NothingPossibleError:
+            if demand is ways[-1][0]:
+                raise
+        else:
+            return (*found[:3], [*said, *found[3]])
+    raise AssertionError(ways)  # there is one
 
 
 def _nearest_way(
@@ -415,7 +433,7 @@ def _standing(
     """
     found = search(demand, available=available)
     if not found.possible and not found.left_to_lock:
-        raise _for_jetson(nothing(demand, found, available), demand)
+        raise for_jetson(nothing(demand, found, available), demand)
     possible = found.possible or found.left_to_lock
     possible = _named_build_first(possible, demand)
     possible = _rootfs_first(possible) if rootfs else possible
@@ -451,30 +469,6 @@ def _standing(
         )
     # beside other packages :func:`of_older` says it
     return standing, list(of_newer(standing, {} if demand.companions else refused))
-
-
-def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
-    """The refusal with one line in place of those about each release's wheels, and what people do there."""
-    rows = (card_of(name) for name in demand.gpus)
-    if not any(row is not None and row.tegra for row in rows):
-        return problem
-    told = [reason for reason in problem.reasons if _ARM_WHEEL.match(reason)]
-    titles = " and ".join(load().table(wish.name).title for wish in demand.frameworks)
-    once = (
-        f"which wheels of {titles} run on a Jetson is not known: those on its maker's indexes were not read"
-    )
-
-    def said(texts: Iterable[str]) -> list[str]:
-        return list(
-            dict.fromkeys(
-                text.replace(text.strip(), once) if text.strip() in told else text for text in texts
-            )
-        )
-
-    hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
-    message = "\n".join(said(problem.message.splitlines()))
-    reasons = said(problem.reasons)
-    return type(problem)(message, reasons=reasons, instead=problem.instead, ways=problem.ways, hint=hint)
 
 
 def _named_build_first(possible: Sequence[Proposal], demand: Demand) -> list[Proposal]:
@@ -521,57 +515,6 @@ def _without_driver(
         return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0][0]
     except NothingPossibleError:
         return None
-
-
-def _with_way(
-    problem: NothingPossibleError,
-    changes: Sequence[Substitution],
-    proposal: Proposal,
-    whole: Proposal | None = None,
-    notes: Sequence[str] = (),
-) -> NothingPossibleError:
-    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
-    cell = proposal.cell
-    proven = (
-        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
-    )
-    place = f"on Python {cell.python} and {cell.base}"
-    told = [*map(str, changes), *proposal.sources]
-    if told:
-        message = _without_the_same(problem, proposal)
-        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
-    else:  # nothing has to change: it is not known to be possible
-        open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
-        why = f": {first}" if (first := next(open_, None)) else ""
-        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
-    bad = (one.message for one in proposal.findings if one.rule == "known-bad")
-    lines += (f"  note: {note}" for note in (*notes, *bad))
-    if whole is not None:
-        needs = (finding.message for finding in whole.findings if finding.rule == "driver")
-        frameworks = ", ".join(whole.cell.frameworks)
-        lines.append(
-            f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
-            f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
-        )
-    hint = "--nearest takes these, and writes the matrix"
-    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
-
-
-def _without_the_same(problem: NothingPossibleError, proposal: Proposal) -> str:
-    """The refusal without the ways out that give up more than a proposal does, or tell its releases again."""
-    mine = dict(releases_of(proposal))
-    lines = problem.message.splitlines()
-    kept = 0
-    for line, way in zip(problem.ways, problem.instead, strict=True):
-        texts = map(Requirement, way["cell"]["frameworks"])
-        theirs = {canonical(one.name): (pinned(one) or "0").partition("+")[0] for one in texts}
-        if "driver" in way or "cards" in way or (way["another_version"] and theirs != mine):
-            kept += 1
-        else:
-            lines.remove(line)
-    if problem.ways and not kept:
-        lines = [line for line in lines if line not in WAYS_LEAD]
-    return "\n".join(lines)
 
 
 def _beside_cpu_builds(demand: Demand, index: Index | None, note: Callable[[str], None]) -> Demand:

@@ -62,7 +62,7 @@ _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
 _SOURCES = re.compile(r"(?:[^@;/\\]*@\s*)?(?:(?:git|hg|svn|bzr)\+|file:)|(?:\.|~|[^\s:;@'\"]*[/\\])(?!/)")
 """A folder, or a repository of a version control system: https://pip.pypa.io/en/stable/topics/vcs-support/"""
-_OWN_SOURCE = "built from the repository's own source: not part of the set; build it in the image"
+OWN_SOURCE = "built from the repository's own source: not part of the set; build it in the image"
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -117,6 +117,8 @@ _WHEEL = re.compile(
 
 TYPED = "as typed"
 """The place of a requirement that is an argument."""
+USES = " uses "
+"""In the place of a bound that a source sets by a name which it takes: any requirement counts more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,8 @@ class Wishes:
     """Extras of a project that are not taken over: their requirements, place, and the project's name."""
     pages: dict[str, str] = field(default_factory=dict)
     """Pages of wheels, pip's ``--find-links``, each with its place."""
+    told: dict[str, NamedRequirement] = field(default_factory=dict)
+    """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures`` or ``nvcc``, the value, its place."""
 
@@ -233,7 +237,7 @@ class Wishes:
         self.note(
             place,
             text,
-            _OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
+            OWN_SOURCE if sources else "not taken over: an image installs versions from an index",
         )
 
     def add_source(self, text: str, place: str) -> None:
@@ -264,6 +268,9 @@ class Wishes:
         if not good or CONTROL.search(url):
             self.note(place, url, "no address of a package index, left out")
             return
+        if re.search(r"/nightly(?:/|$)", plain):
+            self.note(place, url, "its builds are of last night, left out: releases are taken")
+            return
         if plain != url:
             why = "its login is left out: a matrix is committed; it belongs into uv's or pip's configuration"
             self.note(place, plain, why)
@@ -288,6 +295,7 @@ class Wishes:
         self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
+        self.told = {**other.told, **self.told}
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
         for python, wheels in other.wheels_for.items():
@@ -347,7 +355,10 @@ class Wishes:
     def _bounded(self, names: Collection[str]) -> Iterator[NamedRequirement]:
         """The constraints on what is asked for, under each marker that it is asked for by."""
         for bound in self.bounds:
-            markers = {str(wish.parsed.marker or "") for wish in self.wishes if wish.name == bound.name}
+            mine = [wish for wish in self.wishes if wish.name == bound.name]
+            if USES in bound.place and any(apart(o.parsed.specifier, bound.parsed.specifier) for o in mine):
+                continue
+            markers = {str(wish.parsed.marker or "") for wish in mine}
             for marker in sorted(markers) if bound.name in names else ():
                 text = f"{bound.parsed.name}{bound.parsed.specifier}" + (f" ; {marker}" if marker else "")
                 yield replace(bound, parsed=Requirement(text))
@@ -615,7 +626,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
         found.add_index(value, place)
     elif option in ("-e", "--editable"):
         found.add_source(value, place)
-        found.note(place, f"{option} {value}", _OWN_SOURCE)
+        found.note(place, f"{option} {value}", OWN_SOURCE)
     elif option in ("-f", "--find-links") and pytorch is not None:
         found.note(
             place, f"{option} {value}", "PyTorch's page of wheels: a build is named by its version, +cu113"

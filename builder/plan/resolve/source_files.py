@@ -12,8 +12,9 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_conda_packages
+from builder.plan.resolve.evidence import bound_by_sources, used_names
 from builder.plan.resolve.requirements import (
     Wishes,
     add_extras,
@@ -391,6 +393,7 @@ def from_notebook(path: Path) -> Wishes:
         _imported(code, printed, path, found)
     if not found.wishes:
         raise nothing(f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read")
+    bound_by_sources(_cells_of(read_text(path), path), found)
     return found
 
 
@@ -401,6 +404,14 @@ _RUNS_ON = {
     "transformers": "torch", "ultralytics": "torch",
 }  # fmt: skip
 """The framework that a package computes with, if the code imports none itself."""
+_USUAL = (
+    "easydict", "einops", "emoji", "flask", "ftfy", "gym", "imageio", "inflect", "jieba", "kornia", "librosa",
+    "lmdb", "lpips", "moviepy", "nibabel", "nltk", "numpy", "omegaconf", "plyfile", "pydicom", "pydub",
+    "requests", "sacrebleu", "seaborn", "sentencepiece", "six", "soundfile", "sympy", "tabulate",
+    "tensorboardx", "termcolor", "tqdm", "trimesh", "unidecode", "visdom", "wandb", "yacs",
+)  # fmt: skip
+"""Packages that have the name of their module, beside those on record."""
+_OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
 
 
 def _framework_of(modules: Sequence[str]) -> tuple[str, str] | None:
@@ -479,14 +490,16 @@ def _version_printed(text: str, outputs: Any) -> tuple[str, str] | None:
     return None
 
 
-def add_imported(folder: Path, found: Wishes) -> None:
+def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
     """Take over the framework that most of a folder's Python files import, in any release, if none of the
-    requirements is on it.
+    requirements is on it; with ``rest`` what else they import of packages on record.
     """
     files = list[tuple[Path, list[str]]]()
     for path in itertools.islice(_sources_below(folder), _MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            files.append((path, _IMPORT.findall(read_text(path))))
+            text = read_text(path)
+            others = (module.partition(".")[0] for module in used_names(text, str)[1])
+            files.append((path, [*dict.fromkeys((*_IMPORT.findall(text), *others))]))
     times = Counter(module for _, names in files for module in {*names})
     taken = _framework_of(sorted(times, key=lambda one: (-times[one], one)))
     if taken is None:
@@ -497,9 +510,57 @@ def add_imported(folder: Path, found: Wishes) -> None:
         why = f"{times[module]} of its files import it: {name}, in any release"
         found.add(name, str(place))
         found.note(str(folder), f"import of {module}", why)
-    beside = {one for one, on in _RUNS_ON.items() if on == name == "torch" and one in times}
-    for companion in sorted(beside - {wish.name for wish in found.wishes}):
-        found.add(companion, str(folder))
+    own = {part for path, _ in files for part in (path.stem, path.parent.name)} | {folder.absolute().name}
+    known = {one: one for one in load().packages if not load().packages[one].name.startswith("nvidia-")}
+    known |= {module: row.instead for module, row in load().mistaken_names.items()}
+    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | _OF_MODULES
+    beside = {known[one.lower()] for one in {*times} - own if one.lower() in known} - {module}
+    framed = {load().table_name(wish.name) for wish in found.wishes if load().is_framework(wish.name)}
+    named = {wish.name for wish in found.wishes}
+    taken_too = [
+        one
+        for one in sorted(beside if rest else (), key=str.lower)
+        if canonical(one) not in named and not (load().is_framework(canonical(one)) and framed)
+    ]
+    for companion in taken_too:
+        found.add(companion, f"imported in {folder}")
+    if taken_too:
+        found.note(str(folder), ", ".join(taken_too), "taken: its sources import it, and no file lists it")
+
+
+def bound_by_folder(folder: Path, found: Wishes) -> None:
+    """As :func:`bound_by_sources`, by a project's own sources, its notebooks among them."""
+    own, sources = {folder.absolute().name}, list[tuple[str, str, Callable[[int], str]]]()
+    for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+        own |= {path.stem, path.parent.name}
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            if path.suffix == ".ipynb":
+                sources += _cells_of(text, path)
+            elif path.name != "setup.py":
+                sources.append((str(path), text, partial("{}:{}".format, path)))
+    bound_by_sources(sources, found, own)
+
+
+def _cells_of(text: str, path: Path) -> Iterator[tuple[str, str, Callable[[int], str]]]:
+    """The code of a notebook as one source, for :func:`bound_by_sources`; nothing of what is none."""
+    code, cells = list[str](), list[int]()
+    for number, source in enumerate(_code_cells(text), 1):
+        lines = re.sub(r"(?m)^[ \t]*[!%].*$", "", source).splitlines()
+        code += lines
+        cells += [number] * len(lines)
+    yield str(path), "\n".join(code) + "\n", lambda line: f"{path}, code cell {cells[line - 1]}"
+
+
+def _code_cells(text: str) -> Iterator[str]:
+    """The sources of a notebook's cells of code; none if it is no notebook."""
+    with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):
+        document = parse_json(text)
+        for cell in document["cells"] if "cells" in document else document["worksheets"][0]["cells"]:
+            if isinstance(cell, dict) and cell.get("cell_type") == "code":
+                source = cell.get("source", cell.get("input", ""))
+                lines = source if isinstance(source, list) else [source]
+                yield "".join(map(str, lines))
 
 
 def note_sources(folder: Path, found: Wishes) -> None:

@@ -36,7 +36,7 @@ from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
-from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.requirements import TYPED, NamedRequirement
 from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
@@ -299,16 +299,27 @@ def _of_another_major(change: Substitution) -> bool:
 
 
 def _release(text: str) -> tuple[int, int] | None:
-    """Major and minor version of a requirement's first bound."""
+    """Major and minor version of a requirement's first bound; of an upper one alone, ``<2``, those below."""
     found = re.search(r"(?:==|~=|<=|>=)\s*(\d{1,9})(?:\.(\d{1,9}))?", text)
-    return (int(found[1]), int(found[2] or 0)) if found else None
+    if found is not None:
+        return int(found[1]), int(found[2] or 0)
+    below = re.search(r"<\s*(\d{1,9})(?:\.(\d{1,9}))?", text)
+    if below is None:
+        return None
+    return (int(below[1]), int(below[2]) - 1) if int(below[2] or 0) else (int(below[1]) - 1, 0)
 
 
 def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
-    """The demand with one distribution of each framework: those of TensorFlow write the same files."""
+    """The demand with one distribution of each framework, what is typed before what a file has, and a pin
+    before what is open: those of TensorFlow write the same files.
+    """
     kept: dict[str, NamedRequirement] = {}
     dropped: list[Substitution] = []
-    for wish in sorted(demand.frameworks, key=lambda one: one.name not in load().frameworks):
+
+    def rank(one: NamedRequirement) -> tuple[bool, bool, bool]:
+        return one.place != TYPED, pinned(one.parsed) is None, one.name not in load().frameworks
+
+    for wish in sorted(demand.frameworks, key=rank):
         first = kept.setdefault(load().table_name(wish.name), wish)
         if first is not wish and not wish.name.startswith("cupy"):
             dropped.append(
@@ -363,8 +374,9 @@ def _moved(
         why = against(replace(demand, frameworks=(wish,)), available) or whole
         rest = [m for m in some if m > n]
         had = lacks_extras(wish)
-        for version in _neighbours(wish, available):
-            moved = wish.bound(f"=={version}", extras=not had)
+        near = (wish.bound(f"=={version}", extras=not had) for version in _neighbours(wish, available))
+        for other in itertools.chain(_siblings(wish), near):
+            moved = other
             frameworks = (*demand.frameworks[:n], moved, *demand.frameworks[n + 1 :])
             # those that are still to move are left out of the question
             asked = tuple(one for m, one in enumerate(frameworks) if m not in rest)
@@ -382,6 +394,15 @@ def _moved(
         else:
             return None
     return demand, changes
+
+
+def _siblings(wish: NamedRequirement) -> Iterator[NamedRequirement]:
+    """The same release by another distribution of the framework's, with CUDA: tensorflow-gpu 1.15.2."""
+    exact, table = pinned(wish.parsed), load().table(wish.name)
+    for row in table.rows if exact is not None and table.name != "cupy" else ():
+        with_cuda = not set(row.platforms) <= set(row.cpu_only)
+        if row.version == exact and row.distribution != wish.name and with_cuda:
+            yield wish.named(row.distribution)
 
 
 def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> Iterator[str]:

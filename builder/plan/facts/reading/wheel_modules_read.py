@@ -216,9 +216,10 @@ def _importable(paths: Iterable[str]) -> list[str]:
 _NAMED = {
     "transformers": "4.30", "huggingface-hub": "0.17", "tokenizers": "0.13", "accelerate": "0.20",
     "peft": "0.5", "diffusers": "0.20", "datasets": "2.14", "trl": "0.7", "timm": "0.9",
-    "numpy": "1.20", "scipy": "1.8", "pandas": "1.3", "scikit-learn": "1.1", "networkx": "2.6",
-    "pillow": "9.0", "jax": "0.4.20", "flax": "0.7", "optax": "0.1.5", "torch": "2.0",
-    "torchvision": "0.14", "torchaudio": "2.0", "torchao": "0.5", "vllm": "0.6",
+    "numpy": "1.20", "scipy": "1.0", "pandas": "1.3", "scikit-learn": "0.18", "networkx": "2.6",
+    "scikit-image": "0.13", "torchtext": "0.3", "gym": "0.10", "librosa": "0.5", "tensorflow": "2.0",
+    "pillow": "9.0", "jax": "0.4.20", "flax": "0.7", "optax": "0.1.5", "torch": "1.4",
+    "torchvision": "0.5", "torchaudio": "2.0", "torchao": "0.5", "vllm": "0.6",
     "flashinfer-python": "0.2", "triton": "2.1", "lightning": "2.0", "pytorch-lightning": "1.6",
     "keras": "2.12", "protobuf": "3.19", "setuptools": "58", "typing-extensions": "4.0",
     "langchain": "0.0.300", "langchain-core": "0.1", "openai": "0.27", "gradio": "3.40",
@@ -227,7 +228,7 @@ _NAMED = {
 """Packages that messages about lost names are about, and the first release of each that is read."""
 _NAMES_PYTHON = 12
 _MOST_MINORS = 30
-_MOST_TEXT = 300_000
+_MOST_TEXT = 400_000
 """Bytes of the table: those of the deepest modules are left out above them."""
 _NOT_PUBLIC = re.compile(
     r"(?:^|\.)(?:_|tests?\b|testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
@@ -272,6 +273,9 @@ def names_table(
     silent = list[PackageIndexError]()
     for name in only or list(_NAMED):
         try:
+            if name == "tensorflow":
+                rows[name] = _renamed_in_2(index, note)
+                continue
             found = list(_minor_releases(index, name, note))
         except PackageIndexError as problem:
             note(f"{name} was not read: {problem.message}")
@@ -281,11 +285,49 @@ def names_table(
             homes[name] = [module for module in found[-1].said if "." in module]
             rows[name] = _changes_of(found)
         note(f"{name}: {len(found)} releases")
-    if silent and not homes:
+    if silent and len(silent) == len(only or _NAMED):
         raise silent[0]
     for name in homes:
         _name_siblings(name, rows[name], homes)
     return _within(dict(sorted(rows.items())))
+
+
+_RENAMES = "tensorflow/tools/compatibility/renames_v2.py"
+_RENAME = re.compile(rb"(?m)^\s*'tf\.([\w.]+)':\s*'tf\.([\w.]+)'")
+
+
+def _renamed_in_2(index: Index, note: Callable[[str], None]) -> dict[str, Any]:
+    """The row of TensorFlow: its own table, made of both interfaces for tf_upgrade_v2, has each name of 1.15
+    that 2.0 lacks, and where 2 has it. Its interfaces are made as TensorFlow is built, so that the wheels'
+    sources alone do not tell them.
+
+    Raises PackageIndexError if the index has no such wheel, or none that can be read.
+    """
+    offers = [(named.version, one) for one in index.offers("tensorflow") if (named := wheel_name(one.name))]
+    for version, offer in sorted(offers, key=lambda row: (row[0], row[1].name), reverse=True):
+        if offer.sha256 is None or offer.yanked is not None or version.is_prerelease:
+            continue
+        wheel = Wheel(
+            name="tensorflow", version=str(version), file=offer.name, sha256=offer.sha256,
+            size=offer.size,
+        )  # fmt: skip
+        sources = opener(index, resources.cache(), note)(wheel)
+        content = sources.read(_RENAMES) if sources is not None else None
+        if content is None:
+            continue
+        gone: dict[str, list[str]] = {}
+        for old, new in sorted((old.decode(), new.decode()) for old, new in _RENAME.findall(content)):
+            module, _, name = f"tensorflow.{old}".rpartition(".")
+            home, _, same = f"tensorflow.{new}".rpartition(".")
+            gone.setdefault(module, []).append(f"{name}>{home}" if same == name else name)
+        note(f"tensorflow {version}: {sum(map(len, gone.values()))} names of 1.15")
+        return {
+            "roots": ["tensorflow"],
+            "read": ["1.15", _short(version)],
+            "gone": _as_texts({"2.0 1.15": gone}),
+            "new": {},
+        }
+    raise PackageIndexError("no wheel of tensorflow has its table of renamed names")
 
 
 def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Iterator[_Release]:

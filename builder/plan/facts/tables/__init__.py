@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from .packages import (
         CUDA_LIBRARY as CUDA_LIBRARY,
         NUMBERED as NUMBERED,
+        NameSpan as NameSpan,
         PackageName as PackageName,
         PackageRow as PackageRow,
         PackageTable as PackageTable,
+        name_spans as name_spans,
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable

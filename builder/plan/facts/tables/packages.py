@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
+from builder.core import resources
 from builder.core.versions import canonical, key, release, requirement
 from builder.plan.facts.tables.frameworks import (
     FactsError,
@@ -252,3 +253,80 @@ def newest_minor(versions: Sequence[str]) -> list[str]:
         numbers = key(version)
         best[numbers[:3] if numbers[:2] == (0, 0) else numbers[:2]] = version
     return list(best.values())
+
+
+# -- the releases of a package that have a name
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameSpan:
+    """The releases of a package that have a module, or a name of one."""
+
+    package: str
+    since: str | None = None
+    """The first release that has it; None for all that were read."""
+    until: str | None = None
+    """The first release without it; None if the newest has it."""
+    home: str = ""
+    """The module that has it then, if one has."""
+
+    @property
+    def bounds(self) -> str:
+        """``>=1.20,<2``."""
+        told = ((">=", self.since), ("<", self.until))
+        return ",".join(f"{sign}{version}" for sign, version in told if version is not None)
+
+
+@functools.cache
+def name_spans() -> Mapping[str, NameSpan]:
+    """What the probe carries of names that releases lost or brought, by the whole name,
+    ``numpy.float``: ``common/names.json``, read of wheels, and the rows by hand of ``common/patterns.ini``.
+    """
+    found: dict[str, NameSpan] = {}
+    table = json.loads((resources.probe() / "common/names.json").read_text("utf-8"))
+    for package, row in table.items():
+        for kind in ("new", "gone"):
+            for place, modules in row[kind].items():
+                for module, names in modules.items():
+                    for text in names.split(" "):
+                        name, _, home = text.partition(">")
+                        whole, first = f"{module}.{name}".rstrip("."), place.partition(" ")[0]
+                        if package == "keras" and kind == "new" and release(first) <= release("3.0"):
+                            continue  # up to 2.12 its interface was made as it was built: no file tells it
+                        _add_span(found, whole, package, (kind == "new", first, home))
+                        if package == "keras" and first == "3.0" and not home and kind == "gone":
+                            found |= _in_tensorflow(whole)
+    text = (resources.probe() / "common/patterns.ini").read_text("utf-8")
+    by_hand = re.search(r"(?ms)^\[python-names\]\n(.*?)^\[", text)
+    for name, asked in re.findall(r"(?m)^([\w.]+) = (\S+)$", by_hand[1] if by_hand is not None else ""):
+        if (parsed := requirement(asked)) is not None and name.partition(".")[0] not in {
+            "argument",
+            "config",
+        }:
+            bounds = {one.operator: one.version for one in parsed.specifier}
+            package = canonical(parsed.name)
+            found[name] = NameSpan(package=package, since=bounds.get(">="), until=bounds.get("<"))
+    return found
+
+
+_OF_TF_KERAS = re.compile(r"keras\.(?:losses|metrics|backend)\b")
+"""Modules of which tf.keras has the old names in place of Keras 3's."""
+
+
+def _in_tensorflow(name: str) -> dict[str, NameSpan]:
+    """A name that Keras 3 lost, as TensorFlow has it: 2.16 is the first with Keras 3
+    (https://keras.io/getting_started/).
+    """
+    span = NameSpan(package="tensorflow", until="2.16")
+    return {} if _OF_TF_KERAS.match(name) else {f"tensorflow.{name}": span}
+
+
+def _add_span(found: dict[str, NameSpan], name: str, package: str, change: tuple[bool, str, str]) -> None:
+    """Add that a name came, or went, with a release, and where it is then."""
+    came, first, home = change
+    before = found.get(name)
+    if came:
+        found[name] = NameSpan(package=package, since=first)
+    elif before is None or before.since is None or release(before.since) < release(first):
+        since = before.since if before is not None else None
+        found[name] = NameSpan(package=package, since=since, until=first, home=home)

@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import CellError, UsageError
 from builder.plan.matrix import load
-from builder.plan.resolve.environments import CondaPackage, from_conda, in_wheels, read_conda
+from builder.plan.resolve.environments import CondaPackage, conda_package, from_conda, in_wheels, read_conda
 
 MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
@@ -168,16 +168,30 @@ def test_another_cudnn_in_the_wheel_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "taken", "cuda"),
+    [
+        (("pytorch==1.12.1", "cudatoolkit=11.4"), "torch==1.12.1", "11.4"),
+        (("pytorch=1.4", "cudatoolkit=10.0"), "torch==1.4.*", "10.0"),
+        (("pytorch=1.12.1=cuda112py39h1_0",), "torch==1.12.1", "11.2"),  # conda-forge's own builds
+    ],
+)
+def test_a_cuda_that_no_wheel_is_for_leaves_the_release(
+    lines: tuple[str, ...], taken: str, cuda: str
+) -> None:
+    found = in_wheels([conda_package(line) for line in lines], [], Path("environment.yml"), "")
+    assert [str(one) for one in found.wishes] == [taken]
+    assert any(f"is for CUDA {cuda}: PyTorch" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
     ("lines", "words"),
     [
         (("pytorch=1.12.1=py3.9_cpu_0", "cudatoolkit=11.3"), "is the build for the CPU"),
         ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.6"), "holds cudatoolkit=11.6"),
-        (("pytorch==1.12.1", "cudatoolkit=11.4"), "built for CUDA 10.2, 11.3, 11.6, not 11.4"),
         ((f"pytorch=1.12.1={BUILD}", "python=3.10"), "is built for Python 3.9"),
         (("tensorflow=2.4.1=mkl_py38h1",), "tensorflow=2.4.1=mkl_py38h1 is a build for the CPU"),
         (("pytorch", "cpuonly"), "PyTorch's build for the CPU"),
         (("pytorch", "cudatoolkit=9.0"), "no PyTorch on record for CUDA 9.0"),
-        (("pytorch=1.12.1=cuda112py39h1_0",), "not 11.2"),  # conda-forge's own builds
     ],
 )
 def test_what_cannot_have_used_a_gpu_is_refused(lines: tuple[str, ...], words: str) -> None:

@@ -254,22 +254,46 @@ def test_where_nothing_of_the_time_goes_the_frameworks_time_is_next(old_cell) ->
     assert "nothing goes with torch==1.13.1 on Python 3.8: the newest is taken" in found[2]
 
 
+def test_in_place_of_a_release_of_years_before_that_of_the_time_is_taken(old_cell, monkeypatch) -> None:
+    """Of gradio the resolver goes back to 2021: those of the time bring what has sources alone, of which a
+    later release has a wheel.
+    """
+    monkeypatch.setitem(
+        RELEASES, "transformers", {"1.0": "2017-02-01", "4.1": "2020-11-15", "4.2": "2021-01-15"}
+    )
+
+    def resolve(cell, limit):
+        of_time = any("transformers>=4.1" in text for text in cell.pip)
+        if of_time and limit is not None and "tokenizers" not in limit.packages:
+            raise NoSolutionError(
+                "tokenizers==9 was published after the exclude newer time and there are no versions of it"
+            )
+        old = wheel("transformers", "4.2" if of_time else "1.0", "2021-01-15" if of_time else "2017-02-01")
+        return [one if limit is None or one.name != "transformers" else old for one in NEWEST]
+
+    monkeypatch.setattr(dates, "kept_out", lambda _message: ["tokenizers"])
+    found = older_set(old_cell, NEWEST, PERIOD, resolve, files)
+    assert found is not None
+    assert any("transformers" in text and "<=4.2" in text for text in found[0].pip)
+
+
 def test_a_release_of_years_before_is_not_of_the_time(old_cell, monkeypatch) -> None:
-    """Of wandb the resolver goes back to 2017: later ones of the time bring what has sources alone."""
+    """Of wandb the resolver goes back to 2017, and with those of the time nothing goes."""
     monkeypatch.setitem(RELEASES, "transformers", {"1.0": "2017-02-01", "4.2": "2021-01-15"})
     asked: list[UploadLimit | None] = []
 
-    def resolve(_cell, limit):
+    def resolve(cell, limit):
         asked.append(limit)
+        if any("transformers>=" in text for text in cell.pip):
+            raise NoSolutionError("none")
         old = wheel("transformers", "1.0", "2017-02-01")
         late = limit is None or "transformers" in limit.packages
         return [one if late or one.name != "transformers" else old for one in NEWEST]
 
     assert older_set(old_cell, NEWEST, PERIOD, resolve, files) is None
-    first, second = asked
-    assert first is not None
-    assert second is not None
-    assert second.packages["transformers"] == "2023-06-16"
+    last = asked[-1]
+    assert last is not None
+    assert last.packages["transformers"] == "2023-06-16"
 
 
 def test_packages_of_a_later_python_know_it(old_cell) -> None:
