@@ -18,7 +18,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from builder.core.elf import LOAD_SEGMENT, elf_links, elf_machine, elf_segments, reader_of
+from builder.core.elf import (
+    ELF_MACHINES,
+    LOAD_SEGMENT,
+    Segment,
+    elf_links,
+    elf_machine,
+    elf_segments,
+    reader_of,
+)
 from builder.core.versions import key
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
@@ -177,6 +185,12 @@ _WIDE = re.compile(rb"\x48[\xb8-\xbf](....)(....)", re.DOTALL)
 _ARGUMENTS = re.compile(rb"\xbf(.)\0\0\0.{1,24}?\xbf(.)\0\0\0.{1,36}?\xbf(.)\0\0\0", re.DOTALL)
 _SEGMENTS, _REFERENCES = 8, 64
 """Loaded segments of a library, and places in it that load one text, as far as they are looked at."""
+_RELATIVE = re.compile(rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
+"""The end of an instruction with an operand relative to it (ModRM 00 reg 101)."""
+_LOAD_ADDRESS, _NEAR = 0x8D, 24
+_BEFORE_IT = re.compile(rb"[\x48-\x4f]\x8d[\x40-\x7f]([\x80-\xff])")
+"""``lea`` of an address up to 128 bytes before the one in a register."""
+_SHORTEST_TEXT = 4
 _BEFORE = 1500
 """Bytes of code before the message in which its three numbers are put together."""
 
@@ -202,24 +216,87 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
     if at < 0 or content[:4] != b"\x7fELF":
         return
     try:
-        loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+        segments = _loaded(content)
     except ValueError:
         return
-    segments = [(one.offset, one.address, one.length, one.flags & 1) for one in loaded]
     starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
-    wanted = {
-        start - place + address
-        for start in starts
-        for place, address, size, _ in segments
-        if place <= start < place + size
-    }
-    for place, address, size, executable in segments:
-        if executable:
-            code = content[place : place + size]
+    wanted = {address for start in starts for address in _addresses(start, segments)}
+    yield from (place for place, address in _addresses_in_code(content, segments) if address in wanted)
+
+
+def _loaded(content: bytes) -> list[Segment]:
+    """The segments that are loaded. Raises ValueError."""
+    return [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+
+
+def _addresses(place: int, segments: Iterable[Segment]) -> Iterator[int]:
+    """The address in the loaded library of an offset in the file."""
+    yield from (
+        place - one.offset + one.address for one in segments if one.offset <= place < one.offset + one.length
+    )
+
+
+def _addresses_in_code(content: bytes, segments: Iterable[Segment]) -> Iterator[tuple[int, int]]:
+    """(offset in the file, address) of each instruction that loads an address, relative to the code."""
+    for one in segments:
+        if one.flags & 1:
+            code = content[one.offset : one.offset + one.length]
             for match in _LEA.finditer(code, 0, len(code) - 7):
                 (distance,) = struct.unpack_from("<i", code, match.start() + 3)
-                if address + match.start() + 7 + distance in wanted:
-                    yield place + match.start()
+                yield one.offset + match.start(), one.address + match.start() + 7 + distance
+
+
+class CompiledTexts:
+    """The texts that a library's code and tables refer to, among them the ends of longer ones: a linker keeps
+    ``uint1`` and ``int1`` once (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html,
+    ``SHF_MERGE``), so that the bytes alone do not say whether there is an ``int1``.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._segments: list[Segment] = []
+        if elf_machine(reader_of(content)) == ELF_MACHINES["amd64"]:
+            with contextlib.suppress(ValueError):
+                self._segments = _loaded(content)
+        self._taken: frozenset[int] | None = None
+
+    def refers(self, text: bytes) -> bool | None:
+        """Whether the library has a use for a text that a zero byte ends; None if nobody knows: a compiler
+        puts a short one into the code itself, and a type is named ``module.Name``.
+        """
+        content = self._content
+        if not self._segments or len(text) < _SHORTEST_TEXT:
+            return None
+        if self._taken is None:
+            self._taken = frozenset(_referred(content, self._segments))
+        ended = False
+        for match in re.finditer(re.escape(text) + b"\0", content):
+            if content[match.start() - 1 : match.start()] == b".":
+                return None
+            for address in _addresses(match.start(), self._segments):
+                if address in self._taken or struct.pack("<Q", address) in content:
+                    return True
+                ended |= address + len(text) in self._taken
+        begin = text[: 8 if len(text) >= 8 else 4]
+        code = [(one.offset, one.offset + one.length) for one in self._segments if one.flags & 1]
+        inside = any(content.find(begin, start, end) >= 0 for start, end in code)
+        return None if ended or inside or content.count(text[:16]) != content.count(text) else False
+
+
+def _referred(content: bytes, segments: Iterable[Segment]) -> Iterator[int]:
+    """The addresses to which code refers, relative to itself; and those before one, by which code that goes
+    through a text from both ends has its beginning: ``lea rdx, [rip + END]``, ``lea rsi, [rdx - LENGTH]``.
+    """
+    for one in segments:
+        if one.flags & 1:
+            code = content[one.offset : one.offset + one.length]
+            for match in _RELATIVE.finditer(code):
+                (distance,) = struct.unpack("<i", match[1])
+                address = one.address + match.end(1) + distance
+                yield address
+                if code[match.start() - 1] == _LOAD_ADDRESS:
+                    near = _BEFORE_IT.findall(code, match.end(1), match.end(1) + _NEAR)
+                    yield from (address + before[0] - 256 for before in near)
 
 
 def _stored(code: bytes) -> Iterator[str]:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from builder.core.import_outcomes import Missing
-from builder.core.import_proof import missing
+from builder.core.import_proof import missing, pair_of
 from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named, may_bring, may_pass
 from builder.core.module_names import is_of_several, names_of
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
+from builder.plan.facts.reading.binary import CompiledTexts, needs_of
 from builder.plan.facts.reading.observed import (
     WheelReading,
     bare_debs,
@@ -89,8 +90,9 @@ class ImportsProof:
 
 Opener = Callable[[Wheel], WheelSources | None]
 """Gives the sources of a wheel; None if it cannot be read."""
-Releases = Callable[[Wheel], Sequence[Wheel]]
-"""Gives older releases of a wheel for the same Python and platform, the newest first."""
+Releases = Callable[[Wheel, bool], Sequence[Wheel]]
+"""Gives older releases of a wheel for the same Python and platform, the newest first; or, if that is asked,
+newer ones, the oldest first."""
 _THREADS = 8
 _READ_HERE: dict[tuple[bytes, str, bool], tuple[ModuleNames, str]] = {}
 """What this process has read, by the sha256 of the source, the module's name and whether it is a package:
@@ -107,13 +109,13 @@ def imports_of(
     *,
     cache: Path | None = None,
     opened: Opener | None = None,
-    older: Releases | None = None,
+    releases: Releases | None = None,
     shelved: "dict[str, _Shelved] | None" = None,
 ) -> ImportsProof:
     """Modules and names that imports of a cell's packages, and its own ``imports``, certainly lack, by the
     wheels of its image.
 
-    Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
+    Without ``opened`` by what is kept of them alone. If a name is lacking, other ``releases`` are looked
     through for it. ``base`` None: nobody has resolved it yet. ``shelved``: the wheels of earlier sets, by
     sha256, which these are added to; of one thread alone.
     """
@@ -134,10 +136,15 @@ def imports_of(
 
         loaded = set[str]()
         found = _proven(cell, shelf, loaded, whole=_has_no_others(cell, base), library=library)
+        lacks = dict[tuple[str, ...], Missing]()
+        for lack in found:
+            pair = (*pair_of(lack), *((lack.module,) if lack.shared else ()))
+            if pair not in lacks:
+                mended = _mended(lack, shelf, cell, cache, releases)
+                if mended.older or mended.newer or mended.ends or not mended.doubt:
+                    lacks[pair] = mended
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
-        mended = (_mended(one, shelf, cell, cache, older) for one in found)
-        lacks = tuple(one for one in mended if one.older or one.ends or not one.doubt)
-        return ImportsProof(lacks, frozenset(loaded), unread)
+        return ImportsProof(tuple(lacks.values()), frozenset(loaded), unread)
     finally:
         for one in shelf.values():
             one.keep()
@@ -173,6 +180,7 @@ def _proven(
         brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
+        taken=lambda wheel, module, name: shelf[wheel].takes(module, name),
         exporting=lambda wheel, folder, name: shelf[wheel].exporting(folder, name),
         environment=dict(cell.env),
         library=library,
@@ -265,45 +273,75 @@ def _mended(
     cache: Path | None,
     releases: Releases | None,
 ) -> Missing:
-    """With the newest older release of the giver that has it; of a namespace, that of a wheel with a part."""
+    """With the newest older release of the giver that has it, of a namespace that of a wheel with a part; of
+    what is in doubt also the oldest newer one.
+    """
     if lack.argument or lack.generated or lack.ends or lack.shared:
         return lack
     above = lack.module if lack.name is not None else lack.module.rpartition(".")[0]
     givers = [lack.giver] if lack.giver in shelf else []
     if above and not lack.giver:
         givers = [name for name, one in shelf.items() if one.files is not None and one.files.below(above)]
-    for giver in givers:
-        if older := _mend(shelf[giver], lack, cell, cache, releases):
-            return replace(lack, giver=giver, older=older)
+    python = minor(cell.python) or 0
+    for name in givers:
+        giver = shelf[name]
+        if lack.doubt and lack.name is not None and giver.refers(lack.module, lack.name):
+            return lack
+        if older := _mend(giver, lack, python, cache, releases):
+            return replace(lack, giver=name, older=older)
+        if lack.doubt and (newer := _mend(giver, lack, python, cache, releases, newer=True)):
+            return replace(lack, giver=name, newer=newer)
     return lack
 
 
-def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
-    """The newest older release with what is lacking: looked for in steps that double, then by halves."""
-    key = f"{lack.module}:{lack.name or ''}:before"
+def _mend(
+    giver: "_Shelved",
+    lack: Missing,
+    python: int,
+    cache: Path | None,
+    releases: Releases | None,
+    *,
+    newer: bool = False,
+) -> str:
+    """The newest older release with what is lacking, or the oldest newer one."""
+    key = f"{lack.module}:{lack.name or ''}:{'after' if newer else 'before'}"
     if key not in giver.answers and releases is not None and giver.opener is not None:
-        older = releases(giver.wheel)
+        others = releases(giver.wheel, newer)
 
         def has(number: int) -> bool | None:
-            one = _Shelved(older[number], cache, giver.opener)
-            return one.has(lack, minor(cell.python) or 0)
+            one = _Shelved(others[number], cache, giver.opener)
+            found = one.gives(lack, python, giver)
+            one.keep()
+            return found
 
-        giver.answers[key], giver.new = _first(older, has), True
+        giver.answers[key], giver.new = (_since if newer else _first)(others, has), True
     found = giver.answers.get(key, "")
     return found if isinstance(found, str) else ""
 
 
 def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """The version of the first that has it, where all that come after have it, too; empty if none has."""
+    """The version of the first that has it, where all that come after have it, too; empty if none has. Looked
+    for in steps that double, then by halves.
+    """
     low, high = -1, 0
     while high < len(older) and not has(high):
         low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
-    if high >= len(older):
-        return ""
+    return _by_halves(older, has, low, high) if high < len(older) else ""
+
+
+def _since(newer: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
+    """As :func:`_first`, of newer ones; what came last is nearest, and most likely still there."""
+    if not newer or has(0):
+        return newer[0].version if newer else ""
+    last = len(newer) - 1
+    return _by_halves(newer, has, 0, last) if last and has(last) else ""
+
+
+def _by_halves(every: Sequence[Wheel], has: Callable[[int], bool | None], low: int, high: int) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if has(middle) else (middle, high)
-    return older[high].version
+    return every[high].version
 
 
 def wheel_alone(wheel: Wheel, opened: Opener, python: int) -> ImportSet | None:
@@ -329,6 +367,10 @@ class _Shelved:
         """The modules by the names in their ``__all__``; under an empty one those that are not read."""
         self.texts: dict[str, frozenset[bytes] | None] = {}
         """The names in compiled modules."""
+        self.linked: dict[str, dict[str, CompiledTexts | None]] = {}
+        """The libraries that have the names of a module; None for one that was not read."""
+        self.takings: dict[str, frozenset[bytes] | None] = {}
+        """The names that the sources take from a module."""
         self.seen: dict[str, ModuleNames | None] = {}
         self.unread = False
         """Whether a module that an import comes to could not be read, or a source that may add to one."""
@@ -417,8 +459,22 @@ class _Shelved:
         found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
         if found is None and lack.name is not None and alone.is_compiled(lack.module):
             found = self.compiled(lack.module, lack.name)
-        self.keep()
         return found
+
+    def gives(self, lack: Missing, python: int, other: "_Shelved") -> bool | None:
+        """Whether this wheel has what ``other``, another release, lacks: so its sources say, or compiled code
+        that refers to the name, where that of the other one does not.
+        """
+        source = other.files is not None and other.files.modules.get(lack.module)
+        unsaid = source and lack.name is not None and other.mentions(lack.name) is False
+        by_code = lack.untold and not unsaid  # that alone
+        found = None if by_code else self.has(lack, python)
+        if found is not None or lack.name is None or not lack.doubt:
+            return found
+        mine, others = (one.texts_of(lack.module, lack.name) for one in (self, other))
+        if any(mine[library] and others.get(library) is False for library in mine):
+            return True
+        return None if by_code else self.takes(lack.module, lack.name)
 
     def alone(self, python: int) -> ImportSet | None:
         """This wheel and no other one; None if nobody has read it."""
@@ -458,6 +514,42 @@ class _Shelved:
             self.answers[key], self.new = name.encode() in (texts or ()) if known else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
+
+    def refers(self, module: str, name: str) -> bool:
+        """Whether compiled code that a module has its names of certainly has a use for this one."""
+        return True in self.texts_of(module, name).values()
+
+    def texts_of(self, module: str, name: str) -> Mapping[str, bool | None]:
+        """By library, with which a module's compiled code is linked: whether it refers to a name."""
+        key = f"{module}:{name}:texts"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            if module not in self.linked:
+                self.linked[module] = dict(_linked(sources, self.compiled_parts(module), self.paths))
+            texts = self.linked[module]
+            answers = {path: one.refers(name.encode()) for path, one in texts.items() if one is not None}
+            self.answers[key], self.new = answers, True
+        found = self.answers.get(key)
+        return found if isinstance(found, dict) else {}
+
+    def compiled_parts(self, module: str) -> list[str]:
+        """The files of a compiled module, or of those of which a module takes all names."""
+        found = self.read(module) if self.files is not None and self.files.modules.get(module) else None
+        stems = (one.replace(".", "/") for one in (found.stars if found is not None else (module,)))
+        named = [re.compile(rf"(?:.*/)?{re.escape(stem)}(?:\.[\w-]+)*\.so") for stem in stems]
+        return [path for path in self.paths if any(one.fullmatch(path) for one in named)]
+
+    def takes(self, module: str, name: str) -> bool | None:
+        """Whether the sources take a name from a module, by the module's name or another one of theirs."""
+        key = f"{module}:{name}:taken"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            if module not in self.takings:
+                found = self.read(module)
+                of = (module, *(found.stars if found is not None else ()))
+                self.takings[module] = _taken(sources, of)
+            if (every := self.takings[module]) is not None:
+                self.answers[key], self.new = name.encode() in every, True
+        answer = self.answers.get(key)
+        return answer if isinstance(answer, bool) else None
 
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""
@@ -521,6 +613,7 @@ class _Shelved:
             }
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
             self.new = False
+        self.linked.clear()  # as large as the libraries
 
 
 def _names_of_cython(content: bytes) -> frozenset[bytes] | None:
@@ -533,6 +626,37 @@ def _names_of_cython(content: bytes) -> frozenset[bytes] | None:
     if b"\0__test__\0" not in content or b"from-import-*" in content:
         return None
     return frozenset(_WORD_ENDED.findall(content))
+
+
+def _linked(
+    sources: WheelSources, parts: Iterable[str], paths: Sequence[str]
+) -> Iterator[tuple[str, CompiledTexts | None]]:
+    """Compiled modules, and the libraries of the wheel that they are linked with."""
+    named = {path.rpartition("/")[2]: path for path in paths}
+    queue, seen = [*parts], set[str]()
+    while queue:
+        if (path := queue.pop(0)) in seen:
+            continue
+        seen.add(path)
+        content = sources.read(path)
+        yield path.rpartition("/")[2], CompiledTexts(content) if content is not None else None
+        needs = needs_of(content) if content is not None else None
+        queue += [named[one] for one in (needs.libraries if needs is not None else ()) if one in named]
+
+
+def _taken(sources: WheelSources, modules: Iterable[str]) -> frozenset[bytes] | None:
+    """The names that sources take from modules; None if one was not read."""
+    last = b"|".join({re.escape(one.rpartition(".")[2].encode()) for one in modules})
+    again = re.compile(rb"(?<!\w)(?:" + last + rb")[ \t]+as[ \t]+(\w+)")
+    contents = [content for _, content in sources.every()]
+    known = [content for content in contents if content is not None]
+    if len(known) < len(contents):
+        return None
+    bases = b"|".join({last, *(alias for one in known for alias in again.findall(one))})
+    uses = re.compile(rb"(?<!\w)(?:" + bases + rb")\.([A-Za-z_]\w*)")
+    imports = re.compile(rb"from[ \t]+[\w.]*(?<!\w)(?:" + last + rb")[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)")
+    found = {name for one in known for name in uses.findall(one)}
+    return frozenset(found.union(*(_WORD.findall(text) for one in known for text in imports.findall(one))))
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
