@@ -15,7 +15,7 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from builder.core.elf import (
@@ -190,6 +190,7 @@ _RELATIVE = re.compile(rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTA
 _LOAD_ADDRESS, _NEAR = 0x8D, 24
 _BEFORE_IT = re.compile(rb"[\x48-\x4f]\x8d[\x40-\x7f]([\x80-\xff])")
 """``lea`` of an address up to 128 bytes before the one in a register."""
+_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _SHORTEST_TEXT = 4
 _BEFORE = 1500
 """Bytes of code before the message in which its three numbers are put together."""
@@ -297,6 +298,36 @@ def _referred(content: bytes, segments: Iterable[Segment]) -> Iterator[int]:
                 if code[match.start() - 1] == _LOAD_ADDRESS:
                     near = _BEFORE_IT.findall(code, match.end(1), match.end(1) + _NEAR)
                     yield from (address + before[0] - 256 for before in near)
+
+
+def linked_texts(
+    read: Callable[[str], bytes | None], parts: Iterable[str], paths: Iterable[str]
+) -> Iterator[tuple[str, CompiledTexts | None]]:
+    """Compiled modules of a wheel, and its libraries that they are linked with, by file name. ``read`` gives
+    one of its files.
+    """
+    named = {path.rpartition("/")[2]: path for path in paths}
+    queue, seen = [*parts], set[str]()
+    while queue:
+        if (path := queue.pop(0)) in seen:
+            continue
+        seen.add(path)
+        content = read(path)
+        yield path.rpartition("/")[2], CompiledTexts(content) if content is not None else None
+        needs = needs_of(content) if content is not None else None
+        queue += [named[one] for one in (needs.libraries if needs is not None else ()) if one in named]
+
+
+def names_of_cython(content: bytes) -> frozenset[bytes] | None:
+    """The names that a module which Cython compiled may have; None if nobody knows.
+
+    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
+    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
+    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
+    """
+    if b"\0__test__\0" not in content or b"from-import-*" in content:
+        return None
+    return frozenset(_WORD_ENDED.findall(content))
 
 
 def _stored(code: bytes) -> Iterator[str]:

@@ -18,11 +18,12 @@ from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing, pair_of
 from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
-from builder.core.module_additions import Additions, additions, is_named, may_bring, may_pass
+from builder.core.module_additions import brought
 from builder.core.module_names import is_of_several, names_of
+from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
-from builder.plan.facts.reading.binary import CompiledTexts, needs_of
+from builder.plan.facts.reading.binary import CompiledTexts, linked_texts, names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
     bare_debs,
@@ -40,13 +41,6 @@ _OF_INTERPRETER = re.compile(
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
 _READER = 18
 """Counts up when modules are read another way: what was kept before is read again."""
-_OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
-"""Sources that no import of the package executes."""
-_PATHS = re.compile(
-    rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
-    rb"|^[/.\w-]+[ \t\r]*\Z"
-)
-"""In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
@@ -56,7 +50,6 @@ EXPORTED_NAMES = re.compile(
 )
 """A class or function that transformers' ``define_import_structure`` takes to be in ``__all__``."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
-_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
 _ESCAPED = re.compile(rb"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])\w*)+")
 """Letters in a text behind escapes of Python's:
@@ -503,12 +496,11 @@ class _Shelved:
         key = f"{module}:{name}:compiled"
         if key not in self.answers and (sources := self.opened()) is not None:
             if module not in self.texts:  # a module of ten megabytes can be asked for a hundred names
-                stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
-                path = next((one for one in self.paths if stem.fullmatch(one)), None)
+                path = next(iter(self.compiled_parts(module)), None)
                 content = sources.read(path) if path is not None else None
                 if path is not None and content is None:
                     return None
-                self.texts[module] = _names_of_cython(content) if content is not None else None
+                self.texts[module] = names_of_cython(content) if content is not None else None
             texts = self.texts[module]
             known = texts is not None and name.isascii()
             self.answers[key], self.new = name.encode() in (texts or ()) if known else None, True
@@ -524,7 +516,9 @@ class _Shelved:
         key = f"{module}:{name}:texts"
         if key not in self.answers and (sources := self.opened()) is not None:
             if module not in self.linked:
-                self.linked[module] = dict(_linked(sources, self.compiled_parts(module), self.paths))
+                self.linked[module] = dict(
+                    linked_texts(sources.read, self.compiled_parts(module), self.paths)
+                )
             texts = self.linked[module]
             answers = {path: one.refers(name.encode()) for path, one in texts.items() if one is not None}
             self.answers[key], self.new = answers, True
@@ -545,7 +539,7 @@ class _Shelved:
             if module not in self.takings:
                 found = self.read(module)
                 of = (module, *(found.stars if found is not None else ()))
-                self.takings[module] = _taken(sources, of)
+                self.takings[module] = names_taken((content for _, content in sources.every()), of)
             if (every := self.takings[module]) is not None:
                 self.answers[key], self.new = name.encode() in every, True
         answer = self.answers.get(key)
@@ -595,7 +589,10 @@ class _Shelved:
         new = [lack for lack, key in asked.items() if key not in self.answers]
         sources = self.opened() if new else None
         if sources is not None:
-            self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files).items()}
+            self.answers |= {
+                asked[lack]: found
+                for lack, found in brought(sources.every(), new, self.files, sources.paths()).items()
+            }
             self.new = True
         self.unread |= any(asked[lack] not in self.answers for lack in new)
         return [False if self.answers.get(asked[lack]) is False else None for lack in lacks]
@@ -614,49 +611,6 @@ class _Shelved:
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
             self.new = False
         self.linked.clear()  # as large as the libraries
-
-
-def _names_of_cython(content: bytes) -> frozenset[bytes] | None:
-    """The names that a module which Cython compiled may have; None if nobody knows.
-
-    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
-    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
-    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
-    """
-    if b"\0__test__\0" not in content or b"from-import-*" in content:
-        return None
-    return frozenset(_WORD_ENDED.findall(content))
-
-
-def _linked(
-    sources: WheelSources, parts: Iterable[str], paths: Sequence[str]
-) -> Iterator[tuple[str, CompiledTexts | None]]:
-    """Compiled modules, and the libraries of the wheel that they are linked with."""
-    named = {path.rpartition("/")[2]: path for path in paths}
-    queue, seen = [*parts], set[str]()
-    while queue:
-        if (path := queue.pop(0)) in seen:
-            continue
-        seen.add(path)
-        content = sources.read(path)
-        yield path.rpartition("/")[2], CompiledTexts(content) if content is not None else None
-        needs = needs_of(content) if content is not None else None
-        queue += [named[one] for one in (needs.libraries if needs is not None else ()) if one in named]
-
-
-def _taken(sources: WheelSources, modules: Iterable[str]) -> frozenset[bytes] | None:
-    """The names that sources take from modules; None if one was not read."""
-    last = b"|".join({re.escape(one.rpartition(".")[2].encode()) for one in modules})
-    again = re.compile(rb"(?<!\w)(?:" + last + rb")[ \t]+as[ \t]+(\w+)")
-    contents = [content for _, content in sources.every()]
-    known = [content for content in contents if content is not None]
-    if len(known) < len(contents):
-        return None
-    bases = b"|".join({last, *(alias for one in known for alias in again.findall(one))})
-    uses = re.compile(rb"(?<!\w)(?:" + bases + rb")\.([A-Za-z_]\w*)")
-    imports = re.compile(rb"from[ \t]+[\w.]*(?<!\w)(?:" + last + rb")[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)")
-    found = {name for one in known for name in uses.findall(one)}
-    return frozenset(found.union(*(_WORD.findall(text) for one in known for text in imports.findall(one))))
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
@@ -688,52 +642,3 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
     """The byte that an escape of a text stands for: of those with a letter each is a space."""
     number = int(escape[1], 16) if escape[1] else int(escape[2], 8) & 0xFF if escape[2] else 0x20
     return bytes((number,))
-
-
-def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
-    """Nothing is known if a source cannot be read."""
-    found = dict.fromkeys(lacks, False)
-    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
-    named = {path: module for module, path in files.modules.items()} if files is not None else {}
-    # by paths: a folder such as ``gql-0.2.0``, which is no module, may be put into sys.path
-    inner = {part.removesuffix(".py") for path in sources.paths() for part in path.split("/")[1:]}
-    for path, content in sources.every():
-        if content is None:
-            return {}
-        if _OF_TESTS.search(path):
-            continue
-        module = named.get(path, "")
-        added: Additions | None = None
-        if _PATHS.search(content):
-            # what lies below others is outermost then
-            found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
-        for lack in [lack for lack, brought in found.items() if not brought]:
-            own = files is not None and files.name == lack[2]
-            said |= {lack} if lack[1] and lack[1].encode() in content else set()
-            if not (may_bring(content, *lack[:2], own=own) or (own and may_pass(content, lack[0]))):
-                continue
-            added = added or additions(
-                content, module, package=files is not None and module in files.packages
-            )
-            if added is None:
-                found[lack] = True
-                continue
-            if own:
-                givers, passed = givers | added.givers(), passed | added.passed
-                whichever |= {one for one in found if added.adds_whichever(one[0])}
-            found[lack] = _brings(added, lack, own=own, path=path)
-    for lack, brought in found.items():
-        own = files is not None and files.name == lack[2]
-        given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given or (own and lack in whichever & said)
-    return found
-
-
-def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:
-    module, name, _ = lack
-    if name is not None:
-        return added.adds(module, name, own=own)
-    if any(put is None or is_named(module, put) for put in added.modules):
-        return True
-    # that of six makes modules below its own alone
-    return own and bool(added.finder) and not path.endswith("six.py")
