@@ -99,11 +99,18 @@ def arch_flags(content: bytes) -> tuple[str, ...] | None:
     return tuple(found.pop().split()) if len(found) == 1 else None
 
 
+_OF_RUST = (b"_RUST_NUMPY_BORROW_CHECKING_API", b"Failed to access NumPy array API capsule")
+
+
 def numpy_abi(content: bytes) -> str | None:
     """The newest major version of NumPy that a library's C code runs with: ``"1"`` or ``"2"``.
 
-    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``.
+    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``. None
+    for Rust's ``numpy``, which asks for NumPy when the first array comes: a package has other inputs, too, and
+    tokenizers 0.13 to 0.20 run beside NumPy 2 (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
+    if any(text in content for text in _OF_RUST):
+        return None
     if b"numpy._core" in content:
         return "2"
     return "1" if b"numpy.core" in content else None
@@ -115,13 +122,9 @@ def numpy_interface(content: bytes) -> str | None:
     A module of Cython's holds the sizes of NumPy's types against its own, also without ``import_array()``: a
     dtype of NumPy 2 is smaller (``__Pyx_ImportType`` in Cython's ``Utility/ImportExport.c``; "numpy.dtype
     size changed" of https://github.com/explosion/thinc/issues/939).
-
-    Rust's ``numpy`` asks for it when the first array comes, and a package may have other inputs, too
-    (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
     by_sizes = all(text in content for text in (b"size changed, may indicate", b"\0flatiter\0", b"\0dtype\0"))
-    by_table = b"_ARRAY_API" in content and b"Failed to access NumPy array API capsule" not in content
-    return numpy_abi(content) if by_table or by_sizes else None
+    return numpy_abi(content) if by_sizes or b"_ARRAY_API" in content else None
 
 
 _ASKS_NUMPY_API = re.compile(
