@@ -105,9 +105,10 @@ _OF_RUST = (b"_RUST_NUMPY_BORROW_CHECKING_API", b"Failed to access NumPy array A
 def numpy_abi(content: bytes) -> str | None:
     """The newest major version of NumPy that a library's C code runs with: ``"1"`` or ``"2"``.
 
-    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``. None
-    for Rust's ``numpy``, which asks for NumPy when the first array comes: a package has other inputs, too, and
-    tokenizers 0.13 to 0.20 run beside NumPy 2 (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
+    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``.
+    None for Rust's ``numpy``, which asks for NumPy when the first array comes: a package has other inputs,
+    too, and tokenizers 0.13 to 0.20 run beside NumPy 2
+    (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
     if any(text in content for text in _OF_RUST):
         return None

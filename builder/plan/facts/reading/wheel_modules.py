@@ -465,7 +465,9 @@ class _Shelved:
         if found is not None or lack.name is None or not lack.doubt:
             return found
         mine, others = (one.texts_of(lack.module, lack.name) for one in (self, other))
-        if any(mine[library] and others.get(library) is False for library in mine):
+        # a library that nobody could read has it, or not, in both of them
+        known = all(told is not None or mine.get(library, False) is None for library, told in others.items())
+        if known and any(mine[library] and others.get(library) is False for library in mine):
             return True
         return None if by_code else self.takes(lack.module, lack.name)
 
@@ -520,7 +522,7 @@ class _Shelved:
                     linked_texts(sources.read, self.compiled_parts(module), self.paths)
                 )
             texts = self.linked[module]
-            answers = {path: one.refers(name.encode()) for path, one in texts.items() if one is not None}
+            answers = {path: one and one.refers(name.encode()) for path, one in texts.items()}
             self.answers[key], self.new = answers, True
         found = self.answers.get(key)
         return found if isinstance(found, dict) else {}

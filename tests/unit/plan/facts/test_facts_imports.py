@@ -1033,6 +1033,28 @@ def test_a_name_that_compiled_code_gives_from_a_newer_release_on(
     assert ["giver 3.0 or newer, which has it" in one for one in told] == [True] * is_lacking
 
 
+@pytest.mark.parametrize(("newer", "is_lacking"), [(False, False), (True, True)])
+def test_a_name_that_may_have_gone_to_a_library_that_nobody_read(
+    cell, tmp_path, monkeypatch, newer, is_lacking
+) -> None:
+    """``jaxlib/utils.so`` has its names in a library of 300 MB from 0.6 on; PyTorch has had one all along."""
+    monkeypatch.setattr("builder.plan.facts.reading.wheel_modules_read._LARGEST", 4000)
+    stars = TAKES_ALL + "from giver._large import *\n"
+    path, large = "giver/_C.cpython-312-x86_64-linux-gnu.so", "giver/_large.cpython-312-x86_64-linux-gnu.so"
+    taker = wheel("taker", "9.0", {"taker/__init__.py": "import giver\ngiver.int1\n"})
+
+    def giver(version: str, taken: bytes, *, linked: bool) -> dict[str, dict]:
+        files = {path: compiled_texts(b"\0uint1\0", taken), "giver/other.py": "int1 = 1\n"}
+        files |= {large: bytes(5000)} if linked else {}
+        return wheel("giver", version, {"giver/__init__.py": stars if linked else TAKES_ALL, **files})
+
+    shelf = Shelf({**taker, **giver("2.0", b"uint1", linked=True), **giver("3.0", b"int1", linked=newer)})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "3.0")
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
+    assert [one.lacked for one in found] == ["giver.int1"] * is_lacking
+
+
 def test_what_is_in_doubt_hides_nothing_that_is_certain(cell, tmp_path) -> None:
     """Nine names of compiled code that nobody can tell stand before one of a source that is gone."""
     takes = "".join(f"giver.name_{number}\n" for number in range(9))
