@@ -41,6 +41,7 @@ _OF_INTERPRETER = re.compile(
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
 _READER = 18
 """Counts up when modules are read another way: what was kept before is read again."""
+_UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
@@ -466,10 +467,11 @@ class _Shelved:
             return found
         mine, others = (one.texts_of(lack.module, lack.name) for one in (self, other))
         # a library that nobody could read has it, or not, in both of them
-        known = all(told is not None or mine.get(library, False) is None for library, told in others.items())
-        if known and any(mine[library] and others.get(library) is False for library in mine):
+        known = all(told is False or told == mine.get(library) == _UNREAD for library, told in others.items())
+        if known and any(told is True and others.get(library) is False for library, told in mine.items()):
             return True
-        return None if by_code else self.takes(lack.module, lack.name)
+        by_word = known and not by_code and (False in others.values() or not others)
+        return self.takes(lack.module, lack.name) if by_word else None
 
     def alone(self, python: int) -> ImportSet | None:
         """This wheel and no other one; None if nobody has read it."""
@@ -513,8 +515,9 @@ class _Shelved:
         """Whether compiled code that a module has its names of certainly has a use for this one."""
         return True in self.texts_of(module, name).values()
 
-    def texts_of(self, module: str, name: str) -> Mapping[str, bool | None]:
-        """By library, with which a module's compiled code is linked: whether it refers to a name."""
+    def texts_of(self, module: str, name: str) -> Mapping[str, bool | str | None]:
+        """By library with which a module's compiled code is linked: whether it refers to a name, None if that
+        is not certain; :data:`_UNREAD` for one that was not read."""
         key = f"{module}:{name}:texts"
         if key not in self.answers and (sources := self.opened()) is not None:
             if module not in self.linked:
@@ -522,7 +525,9 @@ class _Shelved:
                     linked_texts(sources.read, self.compiled_parts(module), self.paths)
                 )
             texts = self.linked[module]
-            answers = {path: one and one.refers(name.encode()) for path, one in texts.items()}
+            answers = {
+                path: one.refers(name.encode()) if one is not None else _UNREAD for path, one in texts.items()
+            }
             self.answers[key], self.new = answers, True
         found = self.answers.get(key)
         return found if isinstance(found, dict) else {}
