@@ -367,8 +367,11 @@ class Bindings:
         """Pythons on which a name is bound by an import for certain, up to this statement."""
         self.shadows: list[set[str]] = []
         """Names of each class body, or function, that the statement is in."""
-        self.never = False
-        """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
+        self.possible = ALWAYS
+        """The Pythons on which the statement may be executed: none below ``if TYPE_CHECKING``, or for another
+        system."""
+        self.only: dict[str, int] = {}
+        """The Pythons on which a name may be bound."""
         self.values = ExpressionReader(self.dotted, self.is_shadowed)
         """Values that the wheels of a set decide."""
         self.flags: dict[str, tuple[int, int]] = {}
@@ -427,14 +430,21 @@ class Bindings:
             self.shadows[-1].add(name)
             return
         self.targets.setdefault(name, set()).add(target)
-        if self.never:
+        if not self.possible:
             return
         self.flags.pop(name, None)
         self.filled.discard(name)
         self.again |= {name} & self.names
+        self.only[name] = self.only.get(name, ALWAYS if name in self.names else 0) | self.possible
         self.names.add(name)
         if target is not None:
             self.sure[name] = self.sure.get(name, 0) | pythons
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note names that something else than a statement binds."""
+        for name in names:
+            self.names.add(name)
+            self.only[name] = ALWAYS
 
     def assign(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
         """Note what is known of the value of names that were bound."""
@@ -447,7 +457,7 @@ class Bindings:
         plain = [one.id for one in targets if isinstance(one, ast.Name)]
         if len(bound) == 1 and plain == bound:
             self._value(bound[0], statement.value)
-        if len(targets) == 1 and plain and pythons == ALWAYS and not self.never and not self.shadows:
+        if len(targets) == 1 and plain and pythons == ALWAYS and self.possible and not self.shadows:
             known = decided(statement.value, self.flag_of)  # as of ``PY3 = sys.version_info[0] == 3``
             if plain[0] not in self.again and known != (0, 0):
                 self.flags[plain[0]] = known

@@ -289,7 +289,8 @@ class ImportSet:
         found = self._found(module)
         if found is None or found.wheel is None or found.path is None:
             return None
-        self._names[module] = self.read(found.wheel, found.real or module)
+        read = self.read(found.wheel, found.real or module)
+        self._names[module] = read.on(self.python) if read is not None else None
         return self._names[module]
 
     def owner(self, module: str) -> str | None:
