@@ -47,10 +47,9 @@ _IN_SETUP = re.compile(r"__[A-Z]+_SETUP__")
 def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: (0, 0)) -> tuple[int, int]:
     """The Pythons on which a test is certainly true, and on which it is certainly false; ``flags``: those of
     a name."""
-    if isinstance(test, ast.Constant):
-        return (ALWAYS, 0) if test.value else (0, ALWAYS)
-    if (name := last_name(test)) == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name):
-        return 0, ALWAYS
+    never = (name := last_name(test)) == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name)
+    if never or isinstance(test, ast.Constant):
+        return (ALWAYS, 0) if isinstance(test, ast.Constant) and test.value else (0, ALWAYS)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         true, false = decided(test.operand, flags)
         return false, true
@@ -58,7 +57,20 @@ def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: 
         return _together(test, flags)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(test.left, test.ops[0], test.comparators[0])
+    if isinstance(test, ast.Call):
+        return _begins(test)
     return flags(test.id) if isinstance(test, ast.Name) else (0, 0)
+
+
+def _begins(test: ast.Call) -> tuple[int, int]:
+    """As of ``sys.platform.startswith("win")``."""
+    match test:
+        case ast.Call(func=ast.Attribute(value=on, attr="startswith"), args=[ast.Constant(value=str(begin))]):
+            found = _of_python(ast.unparse(on).removeprefix("_"), 0)
+            known = ALWAYS if isinstance(found, str) else 0
+            return (known, 0) if known and found.startswith(begin) else (0, known)
+        case _:
+            return 0, 0
 
 
 def _together(test: ast.BoolOp, flags: Callable[[str], tuple[int, int]]) -> tuple[int, int]:

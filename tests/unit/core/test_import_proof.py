@@ -1628,6 +1628,9 @@ def test_a_handler_that_asks_for_what_the_import_binds_gets_no_failure_of_it(
     [
         ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\n", 12, True),
         ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\n", 8, False),
+        ("import sys\nif sys.platform.startswith('win'):\n    gone = 1\n", 12, True),
+        ("import sys\nif sys.platform.startswith('lin'):\n    gone = 1\n", 12, False),
+        ("import sys\nif sys.prefix.startswith('win'):\n    gone = 1\n", 12, False),
         (
             "import sys\nif sys.version_info >= (3, 9):\n    pass\nelse:\n    from os import path as gone\n",
             12,
