@@ -47,10 +47,9 @@ _IN_SETUP = re.compile(r"__[A-Z]+_SETUP__")
 def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: (0, 0)) -> tuple[int, int]:
     """The Pythons on which a test is certainly true, and on which it is certainly false; ``flags``: those of
     a name."""
-    if isinstance(test, ast.Constant):
-        return (ALWAYS, 0) if test.value else (0, ALWAYS)
-    if (name := last_name(test)) == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name):
-        return 0, ALWAYS
+    never = (name := last_name(test)) == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name)
+    if never or isinstance(test, ast.Constant):
+        return (ALWAYS, 0) if isinstance(test, ast.Constant) and test.value else (0, ALWAYS)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         true, false = decided(test.operand, flags)
         return false, true
@@ -58,7 +57,20 @@ def decided(test: ast.expr, flags: Callable[[str], tuple[int, int]] = lambda _: 
         return _together(test, flags)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _compared(test.left, test.ops[0], test.comparators[0])
+    if isinstance(test, ast.Call):
+        return _begins(test)
     return flags(test.id) if isinstance(test, ast.Name) else (0, 0)
+
+
+def _begins(test: ast.Call) -> tuple[int, int]:
+    """As of ``sys.platform.startswith("win")``."""
+    match test:
+        case ast.Call(func=ast.Attribute(value=on, attr="startswith"), args=[ast.Constant(value=str(begin))]):
+            found = _of_python(ast.unparse(on).removeprefix("_"), 0)
+            known = ALWAYS if isinstance(found, str) else 0
+            return (known, 0) if known and found.startswith(begin) else (0, known)
+        case _:
+            return 0, 0
 
 
 def _together(test: ast.BoolOp, flags: Callable[[str], tuple[int, int]]) -> tuple[int, int]:
@@ -367,8 +379,11 @@ class Bindings:
         """Pythons on which a name is bound by an import for certain, up to this statement."""
         self.shadows: list[set[str]] = []
         """Names of each class body, or function, that the statement is in."""
-        self.never = False
-        """Whether the statement is never executed: below ``if TYPE_CHECKING``, or for another system."""
+        self.possible = ALWAYS
+        """The Pythons on which the statement may be executed: none below ``if TYPE_CHECKING``, or for another
+        system."""
+        self.only: dict[str, int] = {}
+        """The Pythons on which a name may be bound."""
         self.values = ExpressionReader(self.dotted, self.is_shadowed)
         """Values that the wheels of a set decide."""
         self.flags: dict[str, tuple[int, int]] = {}
@@ -427,14 +442,21 @@ class Bindings:
             self.shadows[-1].add(name)
             return
         self.targets.setdefault(name, set()).add(target)
-        if self.never:
+        if not self.possible:
             return
         self.flags.pop(name, None)
         self.filled.discard(name)
         self.again |= {name} & self.names
+        self.only[name] = self.only.get(name, ALWAYS if name in self.names else 0) | self.possible
         self.names.add(name)
         if target is not None:
             self.sure[name] = self.sure.get(name, 0) | pythons
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note names that something else than a statement binds."""
+        for name in names:
+            self.names.add(name)
+            self.only[name] = ALWAYS
 
     def assign(self, statement: ast.Assign | ast.AugAssign, pythons: int) -> None:
         """Note what is known of the value of names that were bound."""
@@ -447,7 +469,7 @@ class Bindings:
         plain = [one.id for one in targets if isinstance(one, ast.Name)]
         if len(bound) == 1 and plain == bound:
             self._value(bound[0], statement.value)
-        if len(targets) == 1 and plain and pythons == ALWAYS and not self.never and not self.shadows:
+        if len(targets) == 1 and plain and pythons == ALWAYS and self.possible and not self.shadows:
             known = decided(statement.value, self.flag_of)  # as of ``PY3 = sys.version_info[0] == 3``
             if plain[0] not in self.again and known != (0, 0):
                 self.flags[plain[0]] = known

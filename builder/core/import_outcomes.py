@@ -55,6 +55,8 @@ class Missing:
     doubt: bool = False
     """Whether the module puts names together, of which this may be one: if nobody wrote it there before. Of
     what ``ends`` it: whether the import comes there."""
+    untold: bool = False
+    """Whether that is in doubt since compiled code alone can tell. ``doubt`` holds then, too."""
     generated: str = ""
     """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
     ends: str = ""
@@ -82,6 +84,8 @@ class Missing:
     """Modules on the way from the outermost one to the one that takes it."""
     older: str = ""
     """The newest older release of ``giver`` that has it, if somebody looked."""
+    newer: str = ""
+    """The oldest newer one that has it, if somebody looked: it came with that."""
 
     @property
     def lacked(self) -> str:
@@ -149,8 +153,7 @@ class Outcomes:
         )
         for use in effects.used:
             if use.pythons & bit and (lack := self._attribute(module, found, use, outcome)):
-                at, name, doubt = lack
-                outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
+                outcome.lacks.append(lack)
         for call in effects.called:
             if call.pythons & bit:
                 self._call(module, found, call, outcome, depth)
@@ -178,8 +181,9 @@ class Outcomes:
         elif (unsaid := self.every.unsaid_module(one.module)) is not None:
             outcome.lacks.append(Missing(module, one.line, unsaid, None, doubt=True))
             return
-        elif one.name is not None and one.name != "*" and self.every.unsaid(one.module, one.name, module):
-            outcome.lacks.append(Missing(module, one.line, one.module, one.name, doubt=True))
+        elif one.name is not None and one.name != "*":
+            doubted = self._doubted(module, one.line, one.module, one.name)
+            outcome.lacks.extend([doubted] if doubted is not None else [])
         outcome.executed.append(one.module)
         if one.name is None or one.name == "*" or lack is not None:
             return
@@ -343,30 +347,37 @@ class Outcomes:
             return None
         return self.every.origin(at, names[-1])
 
-    def _attribute(
-        self, module: str, found: ModuleNames, use: Used, outcome: Executed
-    ) -> tuple[str, str, bool] | None:
-        """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt.
+    def _attribute(self, module: str, found: ModuleNames, use: Used, outcome: Executed) -> Missing | None:
+        """The first part of ``alias.first.second`` that a module lacks.
 
         Parts that a ``__getattr__`` imports are among those that ``outcome`` executes.
         """
         source, inner = found.bound[use.alias]
         if source.partition(".")[0] in OF_PYTHON and not self.every.there(source):
             gone = inner is None and python_names.lacks_name(source, use.chain[0], self.every.python)
-            return (source, use.chain[0], False) if gone else None
+            return Missing(module, use.line, source, use.chain[0], used=True) if gone else None
         at = source if inner is None else self.every.target(source, inner)
         for name in use.chain:
             if at is None or not self.every.there(at):
                 return None
             if self.every.has(at, name) is False:
-                return at, name, False
-            if self.every.unsaid(at, name, module):
-                return at, name, True
+                return Missing(module, use.line, at, name, used=True)
+            if (doubted := self._doubted(module, use.line, at, name)) is not None:
+                return replace(doubted, used=True)
             self._defer(module, Taken(use.line, at, name), outcome)
             given, at = self.every.names(at), self.every.target(at, name)
             if at is not None and given is not None and name in given.names:
                 outcome.executed.append(at)
         return None
+
+    def _doubted(self, module: str, line: int, of: str, name: str) -> Missing | None:
+        """A name that another module may lack."""
+        untold = False
+        if not self.every.unsaid(of, name, module):
+            untold = self.every.untold(of, name, module)
+            if not untold:
+                return None
+        return Missing(module, line, of, name, doubt=True, untold=untold)
 
     def _ends(self, module: str, found: ModuleNames, end: Ends) -> Missing | None:
         """The end of the import by a statement, if it raises beside the wheels of the set."""

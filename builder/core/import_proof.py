@@ -16,7 +16,7 @@ from builder.core.module_values import Guard, Taken
 _DEEPEST = 40
 _PROGRAMS = frozenset({"pip"})
 """Distributions that run in a process of their own: no other import sees the modules that they carry."""
-_MOST_OF_PAIR = 8
+_MOST_OF_PAIR, _MOST_IN_DOUBT = 8, 64
 _MOST_MODULES = 40_000
 _MOST_COUNTED = 2_000
 _MOST_TRIED = 5_000
@@ -48,6 +48,7 @@ def missing(
     lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
     others = (wheel for wheel in every.wheels if wheel.name not in _PROGRAMS)
+    untold = {lack for one in found if one.untold for lack in _lacks(every, one)}
     unsaid = set[Lack]()
     for wheel in sorted(others, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
@@ -55,7 +56,8 @@ def missing(
         mine = [lack for lack in added if wheel.name == lack[2]]
         gone = {lack for lack in mine if _says_gone(every, lack)}
         # its sources may put the name together, and have it nowhere
-        made = {lack for lack in mine if lack[1] and every.mentions(wheel.name, lack[1]) is False} - gone
+        unsure = untold.union(one for one in mine if one[1] and every.mentions(wheel.name, one[1]) is False)
+        made = unsure.intersection(mine) - gone
         lacks = [lack for lack in lacks if lack not in added or lack in gone or lack in made]
         unsaid |= made
     left = set(lacks)
@@ -63,13 +65,18 @@ def missing(
     most = {root: _most(outcomes, root, left) for root in aside}
     pairs = set[tuple[str, ...]]()
     for one in found:
-        own = (one.lacked,) if one.taker == OWN else ()
-        pair = (one.taker, one.giver or (one.library if one.ends else one.lacked), *own)
+        doubt = one.doubt or not unsaid.isdisjoint(_lacks(every, one))
+        pair = (*pair_of(one), *((one.lacked,) if doubt and not one.ends else ()))  # others may be certain
         if left.issuperset(_lacks(every, one)) and pair not in pairs:
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
-            doubt = one.doubt or not unsaid.isdisjoint(_lacks(every, one))
             yield replace(one, doubt=doubt, aside=one.aside and not share, most=share)
+
+
+def pair_of(one: Missing) -> tuple[str, ...]:
+    """The two wheels of which one row is told; of the cell's own imports each."""
+    own = (one.lacked,) if one.taker == OWN else ()
+    return (one.taker, one.giver or (one.library if one.ends else one.lacked), *own)
 
 
 def _says_gone(every: ImportSet, lack: Lack) -> bool:
@@ -156,7 +163,7 @@ class _Walk:
         self.by: dict[str, str | None] = {}
         self.roots: dict[str, str] = {}
         self.queue: deque[str] = deque()
-        self.pairs: Counter[tuple[str, str]] = Counter()
+        self.pairs: Counter[tuple[str, str, bool]] = Counter()
         self.tried = 0
         """Modules that imports of a ``try`` came to."""
 
@@ -223,9 +230,10 @@ class _Walk:
             giver = one.giver if one.ends else self.every.giver(one.module, one.name)
             if taker is None or giver is None or (giver == taker and not one.ends):
                 continue
-            pair = (taker, giver or one.module)  # what a wheel adds may fill a count, and hide what none does
+            # what a wheel adds may fill a count, and hide what none does; so may what is in doubt
+            pair = (taker, giver or one.module, one.doubt)
             self.pairs[pair] += 1
-            if self.pairs[pair] <= _MOST_OF_PAIR or taker == OWN:
+            if self.pairs[pair] <= (_MOST_IN_DOUBT if one.doubt else _MOST_OF_PAIR) or taker == OWN:
                 path, chain = self.every.path(one.taking), self.chain(module)
                 yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
 

@@ -171,6 +171,8 @@ class ImportSet:
     """Whether nothing else can be imported, but for Python's own modules."""
     compiled: Callable[[str, str, str], bool | None] = lambda *_: None
     """Whether a compiled module of a wheel has a name; None if nobody knows."""
+    taken: Callable[[str, str, str], bool | None] = lambda *_: None
+    """Whether a wheel's own sources take a name from a module of it; None if nobody knows."""
     exporting: Callable[[str, str, str], Sequence[str] | None] = lambda *_: None
     """The modules in a folder of a wheel that have a name in ``__all__``; None if nobody knows."""
     unlisted: Callable[[str, str], bool] = lambda *_: False
@@ -287,7 +289,8 @@ class ImportSet:
         found = self._found(module)
         if found is None or found.wheel is None or found.path is None:
             return None
-        self._names[module] = self.read(found.wheel, found.real or module)
+        read = self.read(found.wheel, found.real or module)
+        self._names[module] = read.on(self.python) if read is not None else None
         return self._names[module]
 
     def owner(self, module: str) -> str | None:
@@ -404,6 +407,30 @@ class ImportSet:
         if found.anything and self.mentions(owner, name) is not False:
             return False
         return all(self._lacks_star(module, star, name) for star in found.stars)
+
+    def untold(self, module: str, name: str, taker: str) -> bool:
+        """Whether nothing but compiled code can tell if a module has a name: its own sources have the word,
+        for something else, and none of them takes it from there. ``int1`` of PyTorch 2.5 is Triton's.
+        """
+        found, owner = self.names(module), self.owner(module)
+        if owner is None or owner == self.owner(taker) or self.there(f"{module}.{name}"):
+            return False
+        if name in _OF_EACH_MODULE or (found is not None and name in found.names):
+            return False
+        if found is not None:
+            stars = [star for star in found.stars if not self.is_compiled(star)]
+            if not found.anything or len(stars) == len(found.stars):
+                return False
+            if not all(self._lacks_star(module, star, name) or self._hides(star, name) for star in stars):
+                return False
+        elif not self.is_compiled(module):
+            return False
+        return self.taken(owner, module, name) is False
+
+    def _hides(self, star: str, name: str) -> bool:
+        """Whether a module's ``__all__``, as far as its own text says, has no such name."""
+        found = self.names(star)
+        return found is not None and found.public is not None and name not in found.public
 
     def _lacks_star(self, module: str, star: str, name: str) -> bool:
         owner = self.owner(star)

@@ -8,9 +8,10 @@ method, does not.
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from builder.core.import_set import Lack, WheelFiles
 from builder.core.module_syntax import children_of, last_name, nodes_of
 
 LARGEST = 2 << 20
@@ -36,6 +37,13 @@ _ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re
 """A lazy loader: what it adds stands where it is called."""
 _STORES = rb"\bmodules\[(?![ \t]*['\"][^'\"{}\n]*['\"][ \t]*\])[^\n]*\][ \t]*=(?!=)"
 """In a source that gives the interpreter a module by a name that is put together."""
+_OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
+"""Sources that no import of the package executes."""
+_PATHS = re.compile(
+    rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
+    rb"|^[/.\w-]+[ \t\r]*\Z"
+)
+"""In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
 
 
 def is_named(module: str, name: str) -> bool:
@@ -523,3 +531,59 @@ def _adds_texts_to(content: bytes, module: bytes) -> bool:
     direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
     quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
     return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))
+
+
+def brought(
+    sources: Iterable[tuple[str, bytes | None]],
+    lacks: Iterable[Lack],
+    files: WheelFiles | None,
+    paths: Iterable[str],
+) -> Mapping[Lack, bool]:
+    """Whether the sources of a wheel, by their paths, may add what is lacking to modules; nothing is known if
+    one was not read. ``paths``: all files of the wheel.
+    """
+    found = dict.fromkeys(lacks, False)
+    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
+    named = {path: module for module, path in files.modules.items()} if files is not None else {}
+    # by paths: a folder such as ``gql-0.2.0``, which is no module, may be put into sys.path
+    inner = {part.removesuffix(".py") for path in paths for part in path.split("/")[1:]}
+    for path, content in sources:
+        if content is None:
+            return {}
+        if _OF_TESTS.search(path):
+            continue
+        module = named.get(path, "")
+        added: Additions | None = None
+        if _PATHS.search(content):
+            # what lies below others is outermost then
+            found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
+        for lack in [lack for lack, brought in found.items() if not brought]:
+            own = files is not None and files.name == lack[2]
+            said |= {lack} if lack[1] and lack[1].encode() in content else set()
+            if not (may_bring(content, *lack[:2], own=own) or (own and may_pass(content, lack[0]))):
+                continue
+            added = added or additions(
+                content, module, package=files is not None and module in files.packages
+            )
+            if added is None:
+                found[lack] = True
+                continue
+            if own:
+                givers, passed = givers | added.givers(), passed | added.passed
+                whichever |= {one for one in found if added.adds_whichever(one[0])}
+            found[lack] = _brings(added, lack, own=own, path=path)
+    for lack, brought in found.items():
+        own = files is not None and files.name == lack[2]
+        given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
+        found[lack] = brought or given or (own and lack in whichever & said)
+    return found
+
+
+def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:
+    module, name, _ = lack
+    if name is not None:
+        return added.adds(module, name, own=own)
+    if any(put is None or is_named(module, put) for put in added.modules):
+        return True
+    # that of six makes modules below its own alone
+    return own and bool(added.finder) and not path.endswith("six.py")

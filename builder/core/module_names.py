@@ -117,11 +117,11 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
             name: ("", None) for name in (given.names if given is not None else ()) if name not in bound.names
         }
         if given is not None:
-            bound.names |= given.names
+            bound.add(given.names)
             deferred |= {name: given.taken[name] for name in deferred.keys() & given.taken.keys()}
     if walk.lazy:
         texts = (one.value for one in nodes_of(tree) if isinstance(one, ast.Constant))
-        bound.names |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
+        bound.add(text for text in texts if isinstance(text, str) and text.isidentifier())
     if len(bound.names) > _MOST_NAMES:
         return UNREAD
     known: dict[str, Target] = {}
@@ -174,6 +174,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         deferred=deferred,
         backends={name: asked for name, one in once.items() if (asked := _backends_of(one))},
         opens=frozenset(walk.opens),
+        only={name: on for name, on in bound.only.items() if on != ALWAYS},
         raises=("ImportError" in text or "NotFoundError" in text) and _RAISES.search(text) is not None,
     )
 
@@ -199,7 +200,7 @@ def _take_in_text(walk: StatementWalk, tree: ast.Module, text: str) -> None:
         _take_in_added(walk, tree)
     if any(word in text for word in ("globals", "locals", "vars(")):
         names, anything = own_names(tree)
-        walk.bound.names |= names
+        walk.bound.add(names)
         walk.anything |= anything
 
 
@@ -215,7 +216,7 @@ def _take_in_added(walk: StatementWalk, tree: ast.Module) -> None:
     walk.anything |= any(name == walk.module for _, name in added.passed)
     own = {name for target, name in added.names if target.name == walk.module}
     walk.anything |= None in own
-    walk.bound.names |= {name for name in own if name is not None}
+    walk.bound.add(name for name in own if name is not None)
 
 
 def _generated(text: str) -> tuple[int, int, int] | None:

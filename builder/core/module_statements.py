@@ -318,7 +318,7 @@ class StatementWalk:
                 self.end(line, "pydantic", (text, *chain), pythons, "PydanticUserError")
 
     def define(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
-        if not self.bound.shadows and not self.bound.never:
+        if not self.bound.shadows and self.bound.possible:
             self.defined[statement.name] = statement
         self.bound.bind(statement.name)
 
@@ -348,7 +348,8 @@ class StatementWalk:
         values = self.bound.values.names
         if test is not None and not asks(test):
             true, false = settled(test)
-        outer, no, yes = self.bound.never, false == ALWAYS, true == ALWAYS
+        outer = self.bound.possible
+        on_true, on_false = outer & ~false, outer & ~true
         known = dict(self.bound.sure), dict(self.bound.flags)
         if test is not None and asks(test):
             true = false = pythons
@@ -356,11 +357,11 @@ class StatementWalk:
             out.branches.append((test, one, other))
         else:
             test, out, one, other = None, self.out, self.out, self.out
-        self.bound.values.names, self.out, self.bound.never = dict(values), one, outer or no
+        self.bound.values.names, self.out, self.bound.possible = dict(values), one, on_true
         self.block(statement.body, pythons & true)
-        self.bound.values.names, self.out, self.bound.never = dict(values), other, outer or yes
+        self.bound.values.names, self.out, self.bound.possible = dict(values), other, on_false
         self.block(statement.orelse, pythons & false)
-        self.bound.values.names, self.out, self.bound.never = values, out, outer
+        self.bound.values.names, self.out, self.bound.possible = values, out, outer
         if test is not None:  # what follows is executed also where one of the two was not
             self.bound.sure = known[0]
             self.bound.flags = {k: v for k, v in self.bound.flags.items() if known[1].get(k) == v}
@@ -476,7 +477,7 @@ class StatementWalk:
                 if module is None:
                     self.anything = True
                 elif not self.bound.shadows:
-                    (self.hidden if self.bound.never else self.stars).append(module)
+                    (self.stars if self.bound.possible else self.hidden).append(module)
             else:
                 self.bound.bind(
                     one.asname or one.name, None if module is None else (module, one.name), pythons

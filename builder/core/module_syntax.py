@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAKERS = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
 """Functions that make a ``__getattr__`` of tables: scientific-python's lazy loader, and JAX's."""
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _QUIET_CALLS = frozenset(
     {
@@ -306,3 +307,19 @@ def text_parts(node: ast.expr) -> Iterator[ast.expr]:
             yield from (one.value if isinstance(one, ast.FormattedValue) else one for one in values)
         case _:
             yield node
+
+
+def names_taken(contents: Iterable[bytes | None], modules: Iterable[str]) -> frozenset[bytes] | None:
+    """The names that sources take from modules; None if one was not read."""
+    last = b"|".join({re.escape(one.rpartition(".")[2].encode()) for one in modules})
+    again = re.compile(rb"(?<!\w)(?:" + last + rb")[ \t]+as[ \t]+(\w+)")
+    known = list[bytes]()
+    for content in contents:
+        if content is None:
+            return None
+        known.append(content)
+    bases = b"|".join({last, *(alias for one in known for alias in again.findall(one))})
+    uses = re.compile(rb"(?<!\w)(?:" + bases + rb")\.([A-Za-z_]\w*)")
+    imports = re.compile(rb"from[ \t]+[\w.]*(?<!\w)(?:" + last + rb")[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)")
+    found = {name for one in known for name in uses.findall(one)}
+    return frozenset(found.union(*(_WORD.findall(text) for one in known for text in imports.findall(one))))

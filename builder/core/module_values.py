@@ -6,7 +6,7 @@ from both, that a name is missing, holds whatever the module does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 ALWAYS = (1 << 32) - 1
@@ -186,6 +186,8 @@ class ModuleNames:
 
     names: frozenset[str] = frozenset()
     """Every name that may be defined in it, on whichever Python, star imports aside."""
+    only: Mapping[str, int] = field(default_factory=dict)
+    """The Pythons of those of them that others never bind."""
     bound: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     """Names that are bound by import statements alone, to one module or one name of it."""
     stars: tuple[str, ...] = ()
@@ -266,6 +268,7 @@ class ModuleNames:
             sorted(self.opens),
             int(self.raises),
             self.paths,
+            dict(self.only),
         ]
 
     @classmethod
@@ -289,6 +292,7 @@ class ModuleNames:
             opens,
             raises,
             paths,
+            only,
         ) = rest
         return cls(
             names=frozenset(names),
@@ -320,7 +324,13 @@ class ModuleNames:
             opens=frozenset(opens),
             raises=bool(raises),
             paths=tuple(map(str, paths)),
+            only={name: int(on) for name, on in only.items()},
         )
+
+    def on(self, python: int) -> "ModuleNames":
+        """The same on one Python, by its minor release: without the names that it certainly does not bind."""
+        absent = {name for name, on in self.only.items() if not on >> python & 1}
+        return replace(self, names=self.names - absent) if absent else self
 
 
 UNREAD = ModuleNames(anything=True, submodules=True)

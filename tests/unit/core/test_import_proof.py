@@ -1621,3 +1621,39 @@ def test_a_handler_that_asks_for_what_the_import_binds_gets_no_failure_of_it(
     taker: str, lacking: list[str]
 ) -> None:
     assert lacks(taker, "Error = ValueError\n", whole=True) == lacking
+
+
+@pytest.mark.parametrize(
+    ("giver", "python", "is_lacking"),
+    [
+        ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\n", 12, True),
+        ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\n", 8, False),
+        ("import sys\nif sys.platform.startswith('win'):\n    gone = 1\n", 12, True),
+        ("import sys\nif sys.platform.startswith('lin'):\n    gone = 1\n", 12, False),
+        ("import sys\nif sys.prefix.startswith('win'):\n    gone = 1\n", 12, False),
+        (
+            "import sys\nif sys.version_info >= (3, 9):\n    pass\nelse:\n    from os import path as gone\n",
+            12,
+            True,
+        ),
+        (
+            "import sys\nif sys.version_info < (3, 9):\n    def gone(): pass\nif 1:\n    class gone: pass\n",
+            12,
+            False,
+        ),
+        (
+            "import sys\nif sys.version_info < (3, 9):\n    gone = 1\nelif len(sys.argv):\n    gone = 2\n",
+            12,
+            False,
+        ),
+        ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\nglobals()['gone'] = 2\n", 12, False),
+        (
+            "import sys\nif sys.version_info < (3, 9):\n    gone = 1\ndef f():\n    global gone\n    gone = 2\n",
+            12,
+            False,
+        ),
+        ("import sys\nif sys.version_info < (3, 9):\n    gone = 1\nfrom giver.sub import *\n", 12, True),
+    ],
+)
+def test_a_name_that_is_bound_on_other_pythons_alone_is_lacking(giver, python, is_lacking) -> None:
+    assert lacks("from giver import gone\n", giver, python=python) == ["giver.gone"] * is_lacking

@@ -15,10 +15,18 @@ import itertools
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from builder.core.elf import LOAD_SEGMENT, elf_links, elf_machine, elf_segments, reader_of
+from builder.core.elf import (
+    ELF_MACHINES,
+    LOAD_SEGMENT,
+    Segment,
+    elf_links,
+    elf_machine,
+    elf_segments,
+    reader_of,
+)
 from builder.core.versions import key
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
@@ -91,11 +99,19 @@ def arch_flags(content: bytes) -> tuple[str, ...] | None:
     return tuple(found.pop().split()) if len(found) == 1 else None
 
 
+_OF_RUST = (b"_RUST_NUMPY_BORROW_CHECKING_API", b"Failed to access NumPy array API capsule")
+
+
 def numpy_abi(content: bytes) -> str | None:
     """The newest major version of NumPy that a library's C code runs with: ``"1"`` or ``"2"``.
 
     NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``.
+    None for Rust's ``numpy``, which asks for NumPy when the first array comes: a package has other inputs,
+    too, and tokenizers 0.13 to 0.20 run beside NumPy 2
+    (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
+    if any(text in content for text in _OF_RUST):
+        return None
     if b"numpy._core" in content:
         return "2"
     return "1" if b"numpy.core" in content else None
@@ -107,13 +123,9 @@ def numpy_interface(content: bytes) -> str | None:
     A module of Cython's holds the sizes of NumPy's types against its own, also without ``import_array()``: a
     dtype of NumPy 2 is smaller (``__Pyx_ImportType`` in Cython's ``Utility/ImportExport.c``; "numpy.dtype
     size changed" of https://github.com/explosion/thinc/issues/939).
-
-    Rust's ``numpy`` asks for it when the first array comes, and a package may have other inputs, too
-    (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
     """
     by_sizes = all(text in content for text in (b"size changed, may indicate", b"\0flatiter\0", b"\0dtype\0"))
-    by_table = b"_ARRAY_API" in content and b"Failed to access NumPy array API capsule" not in content
-    return numpy_abi(content) if by_table or by_sizes else None
+    return numpy_abi(content) if by_sizes or b"_ARRAY_API" in content else None
 
 
 _ASKS_NUMPY_API = re.compile(
@@ -177,6 +189,13 @@ _WIDE = re.compile(rb"\x48[\xb8-\xbf](....)(....)", re.DOTALL)
 _ARGUMENTS = re.compile(rb"\xbf(.)\0\0\0.{1,24}?\xbf(.)\0\0\0.{1,36}?\xbf(.)\0\0\0", re.DOTALL)
 _SEGMENTS, _REFERENCES = 8, 64
 """Loaded segments of a library, and places in it that load one text, as far as they are looked at."""
+_RELATIVE = re.compile(rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
+"""The end of an instruction with an operand relative to it (ModRM 00 reg 101)."""
+_LOAD_ADDRESS, _NEAR = 0x8D, 24
+_BEFORE_IT = re.compile(rb"[\x48-\x4f]\x8d[\x40-\x7f]([\x80-\xff])")
+"""``lea`` of an address up to 128 bytes before the one in a register."""
+_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
+_SHORTEST_TEXT = 4
 _BEFORE = 1500
 """Bytes of code before the message in which its three numbers are put together."""
 
@@ -202,24 +221,117 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
     if at < 0 or content[:4] != b"\x7fELF":
         return
     try:
-        loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+        segments = _loaded(content)
     except ValueError:
         return
-    segments = [(one.offset, one.address, one.length, one.flags & 1) for one in loaded]
     starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
-    wanted = {
-        start - place + address
-        for start in starts
-        for place, address, size, _ in segments
-        if place <= start < place + size
-    }
-    for place, address, size, executable in segments:
-        if executable:
-            code = content[place : place + size]
+    wanted = {address for start in starts for address in _addresses(start, segments)}
+    yield from (place for place, address in _addresses_in_code(content, segments) if address in wanted)
+
+
+def _loaded(content: bytes) -> list[Segment]:
+    """The segments that are loaded. Raises ValueError."""
+    return [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+
+
+def _addresses(place: int, segments: Iterable[Segment]) -> Iterator[int]:
+    """The address in the loaded library of an offset in the file."""
+    yield from (
+        place - one.offset + one.address for one in segments if one.offset <= place < one.offset + one.length
+    )
+
+
+def _addresses_in_code(content: bytes, segments: Iterable[Segment]) -> Iterator[tuple[int, int]]:
+    """(offset in the file, address) of each instruction that loads an address, relative to the code."""
+    for one in segments:
+        if one.flags & 1:
+            code = content[one.offset : one.offset + one.length]
             for match in _LEA.finditer(code, 0, len(code) - 7):
                 (distance,) = struct.unpack_from("<i", code, match.start() + 3)
-                if address + match.start() + 7 + distance in wanted:
-                    yield place + match.start()
+                yield one.offset + match.start(), one.address + match.start() + 7 + distance
+
+
+class CompiledTexts:
+    """The texts that a library's code and tables refer to, among them the ends of longer ones: a linker keeps
+    ``uint1`` and ``int1`` once (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.sheader.html,
+    ``SHF_MERGE``), so that the bytes alone do not say whether there is an ``int1``.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._segments: list[Segment] = []
+        if elf_machine(reader_of(content)) == ELF_MACHINES["amd64"]:
+            with contextlib.suppress(ValueError):
+                self._segments = _loaded(content)
+        self._taken: frozenset[int] | None = None
+
+    def refers(self, text: bytes) -> bool | None:
+        """Whether the library has a use for a text that a zero byte ends; None if nobody knows: a compiler
+        puts a short one into the code itself, and a type is named ``module.Name``.
+        """
+        content = self._content
+        if not self._segments or len(text) < _SHORTEST_TEXT:
+            return None
+        if self._taken is None:
+            self._taken = frozenset(_referred(content, self._segments))
+        ended = False
+        for match in re.finditer(re.escape(text) + b"\0", content):
+            if content[match.start() - 1 : match.start()] == b".":
+                return None
+            for address in _addresses(match.start(), self._segments):
+                if address in self._taken or struct.pack("<Q", address) in content:
+                    return True
+                ended |= address + len(text) in self._taken
+        begin = text[: 8 if len(text) >= 8 else 4]
+        code = [(one.offset, one.offset + one.length) for one in self._segments if one.flags & 1]
+        inside = any(content.find(begin, start, end) >= 0 for start, end in code)
+        return None if ended or inside or content.count(text[:16]) != content.count(text) else False
+
+
+def _referred(content: bytes, segments: Iterable[Segment]) -> Iterator[int]:
+    """The addresses to which code refers, relative to itself; and those before one, by which code that goes
+    through a text from both ends has its beginning: ``lea rdx, [rip + END]``, ``lea rsi, [rdx - LENGTH]``.
+    """
+    for one in segments:
+        if one.flags & 1:
+            code = content[one.offset : one.offset + one.length]
+            for match in _RELATIVE.finditer(code):
+                (distance,) = struct.unpack("<i", match[1])
+                address = one.address + match.end(1) + distance
+                yield address
+                if code[match.start() - 1] == _LOAD_ADDRESS:
+                    near = _BEFORE_IT.findall(code, match.end(1), match.end(1) + _NEAR)
+                    yield from (address + before[0] - 256 for before in near)
+
+
+def linked_texts(
+    read: Callable[[str], bytes | None], parts: Iterable[str], paths: Iterable[str]
+) -> Iterator[tuple[str, CompiledTexts | None]]:
+    """Compiled modules of a wheel, and its libraries that they are linked with, by file name. ``read`` gives
+    one of its files.
+    """
+    named = {path.rpartition("/")[2]: path for path in paths}
+    queue, seen = [*parts], set[str]()
+    while queue:
+        if (path := queue.pop(0)) in seen:
+            continue
+        seen.add(path)
+        content = read(path)
+        yield path.rpartition("/")[2], CompiledTexts(content) if content is not None else None
+        needs = needs_of(content) if content is not None else None
+        queue += [named[one] for one in (needs.libraries if needs is not None else ()) if one in named]
+
+
+def names_of_cython(content: bytes) -> frozenset[bytes] | None:
+    """The names that a module which Cython compiled may have; None if nobody knows.
+
+    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
+    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
+    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
+    """
+    if b"\0__test__\0" not in content or b"from-import-*" in content:
+        return None
+    return frozenset(_WORD_ENDED.findall(content))
 
 
 def _stored(code: bytes) -> Iterator[str]:

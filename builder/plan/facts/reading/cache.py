@@ -139,7 +139,7 @@ class ReadingCache:
         index, and stay in ``shelved``.
         """
         from builder.plan.facts.reading.wheel_modules import imports_of
-        from builder.plan.facts.reading.wheel_modules_read import older, opener
+        from builder.plan.facts.reading.wheel_modules_read import opener, releases
 
         read = opener(index, self._folder, self._note)
         return imports_of(
@@ -148,7 +148,7 @@ class ReadingCache:
             base,
             cache=self.wheel_folder,
             opened=read,
-            older=older(index),
+            releases=releases(index),
             shelved=shelved,
         )
 

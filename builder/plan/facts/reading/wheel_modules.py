@@ -8,20 +8,22 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from builder.core.import_outcomes import Missing
-from builder.core.import_proof import missing
+from builder.core.import_proof import missing, pair_of
 from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
-from builder.core.module_additions import Additions, additions, is_named, may_bring, may_pass
+from builder.core.module_additions import brought
 from builder.core.module_names import is_of_several, names_of
+from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
+from builder.plan.facts.reading.binary import CompiledTexts, linked_texts, names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
     bare_debs,
@@ -37,15 +39,9 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 18
+_READER = 19
 """Counts up when modules are read another way: what was kept before is read again."""
-_OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
-"""Sources that no import of the package executes."""
-_PATHS = re.compile(
-    rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
-    rb"|^[/.\w-]+[ \t\r]*\Z"
-)
-"""In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
+_UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
@@ -55,7 +51,6 @@ EXPORTED_NAMES = re.compile(
 )
 """A class or function that transformers' ``define_import_structure`` takes to be in ``__all__``."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
-_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
 _ESCAPED = re.compile(rb"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])\w*)+")
 """Letters in a text behind escapes of Python's:
@@ -89,8 +84,9 @@ class ImportsProof:
 
 Opener = Callable[[Wheel], WheelSources | None]
 """Gives the sources of a wheel; None if it cannot be read."""
-Releases = Callable[[Wheel], Sequence[Wheel]]
-"""Gives older releases of a wheel for the same Python and platform, the newest first."""
+Releases = Callable[[Wheel, bool], Sequence[Wheel]]
+"""Gives older releases of a wheel for the same Python and platform, the newest first; or, if that is asked,
+newer ones, the oldest first."""
 _THREADS = 8
 _READ_HERE: dict[tuple[bytes, str, bool], tuple[ModuleNames, str]] = {}
 """What this process has read, by the sha256 of the source, the module's name and whether it is a package:
@@ -107,13 +103,13 @@ def imports_of(
     *,
     cache: Path | None = None,
     opened: Opener | None = None,
-    older: Releases | None = None,
+    releases: Releases | None = None,
     shelved: "dict[str, _Shelved] | None" = None,
 ) -> ImportsProof:
     """Modules and names that imports of a cell's packages, and its own ``imports``, certainly lack, by the
     wheels of its image.
 
-    Without ``opened`` by what is kept of them alone. If a name is lacking, ``older`` releases are looked
+    Without ``opened`` by what is kept of them alone. If a name is lacking, other ``releases`` are looked
     through for it. ``base`` None: nobody has resolved it yet. ``shelved``: the wheels of earlier sets, by
     sha256, which these are added to; of one thread alone.
     """
@@ -134,10 +130,15 @@ def imports_of(
 
         loaded = set[str]()
         found = _proven(cell, shelf, loaded, whole=_has_no_others(cell, base), library=library)
+        lacks = dict[tuple[str, ...], Missing]()
+        for lack in found:
+            pair = (*pair_of(lack), *((lack.module,) if lack.shared else ()))
+            if pair not in lacks:
+                mended = _mended(lack, shelf, cell, cache, releases)
+                if mended.older or mended.newer or mended.ends or not mended.doubt:
+                    lacks[pair] = mended
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
-        mended = (_mended(one, shelf, cell, cache, older) for one in found)
-        lacks = tuple(one for one in mended if one.older or one.ends or not one.doubt)
-        return ImportsProof(lacks, frozenset(loaded), unread)
+        return ImportsProof(tuple(lacks.values()), frozenset(loaded), unread)
     finally:
         for one in shelf.values():
             one.keep()
@@ -173,6 +174,7 @@ def _proven(
         brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
+        taken=lambda wheel, module, name: shelf[wheel].takes(module, name),
         exporting=lambda wheel, folder, name: shelf[wheel].exporting(folder, name),
         environment=dict(cell.env),
         library=library,
@@ -265,45 +267,75 @@ def _mended(
     cache: Path | None,
     releases: Releases | None,
 ) -> Missing:
-    """With the newest older release of the giver that has it; of a namespace, that of a wheel with a part."""
+    """With the newest older release of the giver that has it, of a namespace that of a wheel with a part; of
+    what is in doubt also the oldest newer one.
+    """
     if lack.argument or lack.generated or lack.ends or lack.shared:
         return lack
     above = lack.module if lack.name is not None else lack.module.rpartition(".")[0]
     givers = [lack.giver] if lack.giver in shelf else []
     if above and not lack.giver:
         givers = [name for name, one in shelf.items() if one.files is not None and one.files.below(above)]
-    for giver in givers:
-        if older := _mend(shelf[giver], lack, cell, cache, releases):
-            return replace(lack, giver=giver, older=older)
+    python = minor(cell.python) or 0
+    for name in givers:
+        giver = shelf[name]
+        if lack.doubt and lack.name is not None and giver.refers(lack.module, lack.name):
+            return lack
+        if older := _mend(giver, lack, python, cache, releases):
+            return replace(lack, giver=name, older=older)
+        if lack.doubt and (newer := _mend(giver, lack, python, cache, releases, newer=True)):
+            return replace(lack, giver=name, newer=newer)
     return lack
 
 
-def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
-    """The newest older release with what is lacking: looked for in steps that double, then by halves."""
-    key = f"{lack.module}:{lack.name or ''}:before"
+def _mend(
+    giver: "_Shelved",
+    lack: Missing,
+    python: int,
+    cache: Path | None,
+    releases: Releases | None,
+    *,
+    newer: bool = False,
+) -> str:
+    """The newest older release with what is lacking, or the oldest newer one."""
+    key = f"{lack.module}:{lack.name or ''}:{'after' if newer else 'before'}"
     if key not in giver.answers and releases is not None and giver.opener is not None:
-        older = releases(giver.wheel)
+        others = releases(giver.wheel, newer)
 
         def has(number: int) -> bool | None:
-            one = _Shelved(older[number], cache, giver.opener)
-            return one.has(lack, minor(cell.python) or 0)
+            one = _Shelved(others[number], cache, giver.opener)
+            found = one.gives(lack, python, giver)
+            one.keep()
+            return found
 
-        giver.answers[key], giver.new = _first(older, has), True
+        giver.answers[key], giver.new = (_since if newer else _first)(others, has), True
     found = giver.answers.get(key, "")
     return found if isinstance(found, str) else ""
 
 
 def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """The version of the first that has it, where all that come after have it, too; empty if none has."""
+    """The version of the first that has it, where all that come after have it, too; empty if none has. Looked
+    for in steps that double, then by halves.
+    """
     low, high = -1, 0
     while high < len(older) and not has(high):
         low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
-    if high >= len(older):
-        return ""
+    return _by_halves(older, has, low, high) if high < len(older) else ""
+
+
+def _since(newer: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
+    """As :func:`_first`, of newer ones; what came last is nearest, and most likely still there."""
+    if not newer or has(0):
+        return newer[0].version if newer else ""
+    last = len(newer) - 1
+    return _by_halves(newer, has, 0, last) if last and has(last) else ""
+
+
+def _by_halves(every: Sequence[Wheel], has: Callable[[int], bool | None], low: int, high: int) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if has(middle) else (middle, high)
-    return older[high].version
+    return every[high].version
 
 
 def wheel_alone(wheel: Wheel, opened: Opener, python: int) -> ImportSet | None:
@@ -329,6 +361,10 @@ class _Shelved:
         """The modules by the names in their ``__all__``; under an empty one those that are not read."""
         self.texts: dict[str, frozenset[bytes] | None] = {}
         """The names in compiled modules."""
+        self.linked: dict[str, dict[str, CompiledTexts | None]] = {}
+        """The libraries that have the names of a module; None for one that was not read."""
+        self.takings: dict[str, frozenset[bytes] | None] = {}
+        """The names that the sources take from a module."""
         self.seen: dict[str, ModuleNames | None] = {}
         self.unread = False
         """Whether a module that an import comes to could not be read, or a source that may add to one."""
@@ -417,8 +453,25 @@ class _Shelved:
         found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
         if found is None and lack.name is not None and alone.is_compiled(lack.module):
             found = self.compiled(lack.module, lack.name)
-        self.keep()
         return found
+
+    def gives(self, lack: Missing, python: int, other: "_Shelved") -> bool | None:
+        """Whether this wheel has what ``other``, another release, lacks: so its sources say, or compiled code
+        that refers to the name, where that of the other one does not.
+        """
+        source = other.files is not None and other.files.modules.get(lack.module)
+        unsaid = source and lack.name is not None and other.mentions(lack.name) is False
+        by_code = lack.untold and not unsaid  # that alone
+        found = None if by_code else self.has(lack, python)
+        if found is not None or lack.name is None or not lack.doubt:
+            return found
+        mine, others = (one.texts_of(lack.module, lack.name) for one in (self, other))
+        # a library that nobody could read has it, or not, in both of them
+        known = all(told is False or told == mine.get(library) == _UNREAD for library, told in others.items())
+        if known and any(told is True and others.get(library) is False for library, told in mine.items()):
+            return True
+        by_word = known and not by_code and (False in others.values() or not others)
+        return self.takes(lack.module, lack.name) if by_word else None
 
     def alone(self, python: int) -> ImportSet | None:
         """This wheel and no other one; None if nobody has read it."""
@@ -447,17 +500,57 @@ class _Shelved:
         key = f"{module}:{name}:compiled"
         if key not in self.answers and (sources := self.opened()) is not None:
             if module not in self.texts:  # a module of ten megabytes can be asked for a hundred names
-                stem = re.compile(rf"(?:.*/)?{re.escape(module.replace('.', '/'))}(?:\.[\w-]+)*\.so")
-                path = next((one for one in self.paths if stem.fullmatch(one)), None)
+                path = next(iter(self.compiled_parts(module)), None)
                 content = sources.read(path) if path is not None else None
                 if path is not None and content is None:
                     return None
-                self.texts[module] = _names_of_cython(content) if content is not None else None
+                self.texts[module] = names_of_cython(content) if content is not None else None
             texts = self.texts[module]
             known = texts is not None and name.isascii()
             self.answers[key], self.new = name.encode() in (texts or ()) if known else None, True
         found = self.answers.get(key)
         return found if isinstance(found, bool) else None
+
+    def refers(self, module: str, name: str) -> bool:
+        """Whether compiled code that a module has its names of certainly has a use for this one."""
+        return True in self.texts_of(module, name).values()
+
+    def texts_of(self, module: str, name: str) -> Mapping[str, bool | str | None]:
+        """By library with which a module's compiled code is linked: whether it refers to a name, None if that
+        is not certain; :data:`_UNREAD` for one that was not read."""
+        key = f"{module}:{name}:texts"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            if module not in self.linked:
+                self.linked[module] = dict(
+                    linked_texts(sources.read, self.compiled_parts(module), self.paths)
+                )
+            texts = self.linked[module]
+            answers = {
+                path: one.refers(name.encode()) if one is not None else _UNREAD for path, one in texts.items()
+            }
+            self.answers[key], self.new = answers, True
+        found = self.answers.get(key)
+        return found if isinstance(found, dict) else {}
+
+    def compiled_parts(self, module: str) -> list[str]:
+        """The files of a compiled module, or of those of which a module takes all names."""
+        found = self.read(module) if self.files is not None and self.files.modules.get(module) else None
+        stems = (one.replace(".", "/") for one in (found.stars if found is not None else (module,)))
+        named = [re.compile(rf"(?:.*/)?{re.escape(stem)}(?:\.[\w-]+)*\.so") for stem in stems]
+        return [path for path in self.paths if any(one.fullmatch(path) for one in named)]
+
+    def takes(self, module: str, name: str) -> bool | None:
+        """Whether the sources take a name from a module, by the module's name or another one of theirs."""
+        key = f"{module}:{name}:taken"
+        if key not in self.answers and (sources := self.opened()) is not None:
+            if module not in self.takings:
+                found = self.read(module)
+                of = (module, *(found.stars if found is not None else ()))
+                self.takings[module] = names_taken((content for _, content in sources.every()), of)
+            if (every := self.takings[module]) is not None:
+                self.answers[key], self.new = name.encode() in every, True
+        answer = self.answers.get(key)
+        return answer if isinstance(answer, bool) else None
 
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""
@@ -503,7 +596,10 @@ class _Shelved:
         new = [lack for lack, key in asked.items() if key not in self.answers]
         sources = self.opened() if new else None
         if sources is not None:
-            self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files).items()}
+            self.answers |= {
+                asked[lack]: found
+                for lack, found in brought(sources.every(), new, self.files, sources.paths()).items()
+            }
             self.new = True
         self.unread |= any(asked[lack] not in self.answers for lack in new)
         return [False if self.answers.get(asked[lack]) is False else None for lack in lacks]
@@ -521,18 +617,7 @@ class _Shelved:
             }
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
             self.new = False
-
-
-def _names_of_cython(content: bytes) -> frozenset[bytes] | None:
-    """The names that a module which Cython compiled may have; None if nobody knows.
-
-    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
-    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
-    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
-    """
-    if b"\0__test__\0" not in content or b"from-import-*" in content:
-        return None
-    return frozenset(_WORD_ENDED.findall(content))
+        self.linked.clear()  # as large as the libraries
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
@@ -564,52 +649,3 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
     """The byte that an escape of a text stands for: of those with a letter each is a space."""
     number = int(escape[1], 16) if escape[1] else int(escape[2], 8) & 0xFF if escape[2] else 0x20
     return bytes((number,))
-
-
-def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
-    """Nothing is known if a source cannot be read."""
-    found = dict.fromkeys(lacks, False)
-    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
-    named = {path: module for module, path in files.modules.items()} if files is not None else {}
-    # by paths: a folder such as ``gql-0.2.0``, which is no module, may be put into sys.path
-    inner = {part.removesuffix(".py") for path in sources.paths() for part in path.split("/")[1:]}
-    for path, content in sources.every():
-        if content is None:
-            return {}
-        if _OF_TESTS.search(path):
-            continue
-        module = named.get(path, "")
-        added: Additions | None = None
-        if _PATHS.search(content):
-            # what lies below others is outermost then
-            found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
-        for lack in [lack for lack, brought in found.items() if not brought]:
-            own = files is not None and files.name == lack[2]
-            said |= {lack} if lack[1] and lack[1].encode() in content else set()
-            if not (may_bring(content, *lack[:2], own=own) or (own and may_pass(content, lack[0]))):
-                continue
-            added = added or additions(
-                content, module, package=files is not None and module in files.packages
-            )
-            if added is None:
-                found[lack] = True
-                continue
-            if own:
-                givers, passed = givers | added.givers(), passed | added.passed
-                whichever |= {one for one in found if added.adds_whichever(one[0])}
-            found[lack] = _brings(added, lack, own=own, path=path)
-    for lack, brought in found.items():
-        own = files is not None and files.name == lack[2]
-        given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given or (own and lack in whichever & said)
-    return found
-
-
-def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:
-    module, name, _ = lack
-    if name is not None:
-        return added.adds(module, name, own=own)
-    if any(put is None or is_named(module, put) for put in added.modules):
-        return True
-    # that of six makes modules below its own alone
-    return own and bool(added.finder) and not path.endswith("six.py")

@@ -35,7 +35,7 @@ from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, cac
 
 MOST = 48 << 20
 """Bytes that are read of one wheel's sources."""
-_LARGEST = 32 << 20
+_LARGEST = 64 << 20
 """Bytes of one source, in which names are looked for."""
 _MOST_FILES = 200_000
 _MOST_RELEASES = 200
@@ -70,10 +70,10 @@ def opener(index: Index, cache: Path, note: Callable[[str], None] = lambda _text
     return opened
 
 
-def older(index: Index) -> Releases:
-    """Finds older releases for the same system: patches of the same minor one, the newest of each other."""
+def releases(index: Index) -> Releases:
+    """Finds other releases for the same system: patches of the same minor one, the newest of each other."""
 
-    def releases(wheel: Wheel) -> Sequence[Wheel]:
+    def found(wheel: Wheel, newer: bool) -> Sequence[Wheel]:
         try:
             offers = index.offers(canonical(wheel.name))
         except CellError:
@@ -82,7 +82,9 @@ def older(index: Index) -> Releases:
         patches: list[tuple[Version, IndexFile]] = []
         for offer in offers:
             named = wheel_name(offer.name)
-            if mine is None or named is None or named.version >= mine.version or named.version.is_prerelease:
+            if mine is None or named is None or named.version.is_prerelease:
+                continue
+            if not (named.version > mine.version if newer else named.version < mine.version):
                 continue
             if offer.yanked is not None or offer.sha256 is None or not _same_place(named.tags, mine.tags):
                 continue
@@ -91,8 +93,9 @@ def older(index: Index) -> Releases:
                 patches.append((named.version, offer))
             elif minor not in newest or newest[minor][0] < named.version:
                 newest[minor] = named.version, offer
-        near = sorted(patches, key=lambda row: row[0], reverse=True)[:_MOST_PATCHES]
-        rows = [*near, *sorted(newest.values(), key=lambda row: row[0], reverse=True)][:_MOST_RELEASES]
+        near = sorted(patches, key=lambda row: row[0], reverse=not newer)[:_MOST_PATCHES]
+        far = sorted(newest.values(), key=lambda row: row[0], reverse=not newer)
+        rows = [*near, *far][:_MOST_RELEASES]
         return [
             Wheel(
                 name=wheel.name,
@@ -104,7 +107,7 @@ def older(index: Index) -> Releases:
             for version, offer in rows
         ]
 
-    return releases
+    return found
 
 
 def _same_place(one: Iterable[Tag], other: Iterable[Tag]) -> bool:

@@ -427,7 +427,7 @@ def _own(one: Missing, giver: str, python: str) -> tuple[str, tuple[Value, ...]]
         text = f"{said} {python} does not have: take another Python, or take it out of {OWN}"
     elif one.giver:
         values.append(Value("not there", one.lacked, Source("wheel", giver)))
-        way = f"{one.giver} {one.older}, which has it" if one.older else f"another release of {one.giver}"
+        way = _with_it(one) or f"another release of {one.giver}"
         text = f"{said} {giver} does not have: take {way}, or write the import that {giver} has"
     else:
         text = f"{said} nothing in the lock brings: add {_bringer(one.lacked)} to pip"
@@ -494,6 +494,13 @@ def _is_old(one: Missing) -> bool:
     return one.generated == ".".join(map(str, BY_OLD_PROTOC))
 
 
+def _with_it(one: Missing) -> str:
+    """The release of the giver that has what is lacking; empty if none is known."""
+    if one.older:
+        return f"{one.giver} {one.older}, which has it"
+    return f"{one.giver} {one.newer} or newer, which has it" if one.newer else ""
+
+
 def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple[Value, ...]]:
     if one.taker == OWN:
         return _own(one, giver, python)
@@ -525,7 +532,7 @@ def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple
             f"not ask for: {_end(one)}; add {added} to pip, or take another release of {one.taker}"
         ), (takes,)
     way = f"another release of {one.taker}"
-    way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"
+    way += f", or {_with_it(one)}" if one.older or one.newer else f" or of {one.giver}"
     return (
         f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {giver} does not have:"
         f" {_end(one)}; take {way}"

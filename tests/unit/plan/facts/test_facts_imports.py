@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from lock_values import lock_deb, lock_registry_base
 from builder.core.errors import CellError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.pipeline import stages
+from builder.plan.facts.reading.binary import CompiledTexts
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.wheel_modules import _first, _Shelved
 from builder.plan.facts.reading.wheel_modules_read import names_table, opener
@@ -938,3 +940,150 @@ def test_names_that_releases_lost_or_brought_are_in_the_table_of_names() -> None
     }
     assert row["new"]["2.1"] == {"numpy": "fresh", "numpy.lib": ""}
     assert "fresh" not in row["gone"].get("2.2 2.1", {}).get("numpy", "")
+
+
+TAKES_ALL = "from giver import _C\nfrom giver._C import *\nfor one in dir(_C):\n    globals()[one] = 1\n"
+"""As ``torch/__init__.py`` has the names of compiled code."""
+
+
+def compiled_texts(
+    texts: bytes, *taken: bytes, by_end: bytes = b"", table: bytes = b"", rest: bytes = b""
+) -> bytes:
+    """An x86-64 library whose code refers to some of its texts, to one by its end, and a table to another."""
+    begin, code = 0x200, bytearray()
+    place = begin + 0x200
+    for text in taken:
+        distance = place + texts.index(text + b"\0") - (begin + len(code) + 7)
+        code += b"\x48\x8d\x3d" + struct.pack("<i", distance)
+    if by_end:
+        distance = place + texts.index(by_end + b"\0") + len(by_end) - (begin + len(code) + 7)
+        code += b"\x48\x8d\x15" + struct.pack("<i", distance)
+        code += b"\x48\x89\x07\x48\x8d\x72" + struct.pack("<b", -len(by_end))
+    code += rest
+    address = struct.pack("<Q", place + texts.index(table + b"\0")) if table else b""
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    for flags, at, size in ((5, begin, len(code)), (4, place, len(texts) + len(address))):
+        head += struct.pack("<IIQQQQQQ", 1, flags, at, at, at, size, size, 16)
+    return head.ljust(begin, b"\xff") + bytes(code).ljust(0x200, b"\xff") + texts + address
+
+
+@pytest.mark.parametrize(
+    ("library", "answer"),
+    [
+        (compiled_texts(b"\0uint1\0", b"uint1"), False),
+        (compiled_texts(b"\0uint1\0", b"int1"), True),
+        (compiled_texts(b"\0uint1\0", by_end=b"int1"), True),
+        (compiled_texts(b"\0uint1\0", by_end=b"uint1"), None),  # the end is that of both
+        (compiled_texts(b"\0uint1\0", table=b"int1"), True),
+        (compiled_texts(b"\0uint1\0", table=b"uint1"), False),
+        (compiled_texts(b"\0other\0"), False),
+        (compiled_texts(b"\0other\0", rest=b"\xc7\x07int1"), None),  # a short text within the code
+        (compiled_texts(b"\0module.int1\0"), None),
+        (b"\x7fELF", None),
+    ],
+)
+def test_a_text_that_compiled_code_refers_to(library, answer) -> None:
+    assert CompiledTexts(library).refers(b"int1") is answer
+
+
+@pytest.mark.parametrize(
+    ("mine", "newer", "says", "is_lacking"),
+    [
+        (b"uint1", b"int1", "import tl\ntl.int1\n", True),
+        (b"int1", b"int1", "import tl\ntl.int1\n", False),
+        (b"uint1", b"uint1", "import tl\ntl.int1\n", False),
+        (b"uint1", b"int1", "import giver\ngiver.int1\n", False),  # its own sources have it from there
+        (b"uint1", b"int1", "import giver as g\ng.int1\n", False),
+        (b"uint1", b"int1", "from giver import (uint1,\n    int1)\n", False),
+        (b"uint1", b"int1", "", True),
+    ],
+)
+@pytest.mark.parametrize(
+    "text", ["import giver\ngiver.int1\n", "from giver import int1\n", "from giver._C import int1\n"]
+)
+def test_a_name_that_compiled_code_gives_from_a_newer_release_on(
+    cell, tmp_path, text, mine, newer, says, is_lacking
+) -> None:
+    """torchao 0.13 takes ``torch.int1``, which PyTorch has from 2.6 on; in 2.5 the word is Triton's, and the
+    bytes are the end of ``uint1``.
+    """
+    path = "giver/_C.cpython-312-x86_64-linux-gnu.so"
+    if "_C" in text:
+        says = (
+            says.replace("giver", "giver._C") if "as" not in says else says.replace("giver as", "giver._C as")
+        )
+
+    def giver(version: str, taken: bytes) -> dict[str, dict]:
+        library = compiled_texts(b"\0uint1\0", taken)
+        return wheel(
+            "giver", version, {"giver/__init__.py": TAKES_ALL, "giver/other.py": says, path: library}
+        )
+
+    taker = wheel("taker", "9.0", {"taker/__init__.py": text})
+    shelf = Shelf({**taker, **giver("2.0", mine), **giver("3.0", newer), **giver("4.0", newer)})
+    wheels = tuple(one for one in shelf.wheels() if one.version in {"9.0", "2.0"})
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    readings = ReadingCache(cache=tmp_path)
+    found = readings.read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
+    lacked = "giver._C.int1" if "_C" in text else "giver.int1"
+    assert [(one.lacked, one.older, one.newer) for one in found] == [(lacked, "", "3.0")] * is_lacking
+    assert readings.imports_of(cell, locked).lacks == found
+    told = [one.message for one in check(cell, readings.truth(cell, locked, links=True), only=("imports",))]
+    assert ["giver 3.0 or newer, which has it" in one for one in told] == [True] * is_lacking
+
+
+@pytest.mark.parametrize(("newer", "is_lacking"), [(False, False), (True, True)])
+def test_a_name_that_may_have_gone_to_a_library_that_nobody_read(
+    cell, tmp_path, monkeypatch, newer, is_lacking
+) -> None:
+    """``jaxlib/utils.so`` has its names in a library of 300 MB from 0.6 on; PyTorch has had one all along."""
+    monkeypatch.setattr("builder.plan.facts.reading.wheel_modules_read._LARGEST", 4000)
+    stars = TAKES_ALL + "from giver._large import *\n"
+    path, large = "giver/_C.cpython-312-x86_64-linux-gnu.so", "giver/_large.cpython-312-x86_64-linux-gnu.so"
+    taker = wheel("taker", "9.0", {"taker/__init__.py": "import giver\ngiver.int1\n"})
+
+    def giver(version: str, taken: bytes, *, linked: bool) -> dict[str, dict]:
+        files = {path: compiled_texts(b"\0uint1\0", taken), "giver/other.py": "int1 = 1\n"}
+        files |= {large: bytes(5000)} if linked else {}
+        return wheel("giver", version, {"giver/__init__.py": stars if linked else TAKES_ALL, **files})
+
+    shelf = Shelf({**taker, **giver("2.0", b"uint1", linked=True), **giver("3.0", b"int1", linked=newer)})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "3.0")
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
+    assert [one.lacked for one in found] == ["giver.int1"] * is_lacking
+
+
+def test_what_is_in_doubt_hides_nothing_that_is_certain(cell, tmp_path) -> None:
+    """Nine names of compiled code that nobody can tell stand before one of a source that is gone."""
+    takes = "".join(f"giver.name_{number}\n" for number in range(9))
+    taker = wheel("taker", "9.0", {"taker/__init__.py": f"import giver\n{takes}from giver.sub import gone\n"})
+    library = compiled_texts(b"\0uint1\0", b"uint1")
+    files = {"giver/_C.cpython-312-x86_64-linux-gnu.so": library, "giver/sub.py": ""}
+    giver = wheel("giver", "2.0", {"giver/__init__.py": TAKES_ALL, **files})
+    ((outcome, message),) = judged(cell, tmp_path, taker, giver)
+    assert outcome == "impossible"
+    assert "giver.sub.gone" in message
+
+
+@pytest.mark.parametrize(
+    ("library", "is_lacking"),
+    [
+        (compiled_texts(b"\0uint1\0", b"uint1"), True),
+        (b"", False),  # of another machine: nobody knows what it has
+        (compiled_texts(b"\0ufloat4\0", by_end=b"ufloat4"), False),  # as the code says that, either may be it
+    ],
+)
+def test_a_name_that_newer_sources_alone_say_came_with_them(cell, tmp_path, library, is_lacking) -> None:
+    """Compiled code may put a name together; no source says it before a release has it."""
+    path = "giver/_C.cpython-312-x86_64-linux-gnu.so"
+    taker = wheel("taker", "9.0", {"taker/__init__.py": "import giver\ngiver.float4\n"})
+    old = wheel("giver", "2.0", {"giver/__init__.py": TAKES_ALL, path: library})
+    says = TAKES_ALL + "KINDS = [_C.float4]\n"
+    new = wheel("giver", "3.0", {"giver/__init__.py": says, path: compiled_texts(b"\0uint1\0")})
+    shelf = Shelf({**taker, **old, **new})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "3.0")
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
+    assert [(one.lacked, one.newer) for one in found] == [("giver.float4", "3.0")] * is_lacking

@@ -256,6 +256,9 @@ def test_constants_in_compiled_code() -> None:
     assert binary.arch_flags(b"sm_70 sm_75\0sm_80 sm_90\0") is None
     assert binary.numpy_abi(b"numpy.core._multiarray_umath") == "1"
     assert binary.numpy_abi(b"nothing") is None
+    rust = b"numpy.core.multiarray_ARRAY_API _RUST_NUMPY_BORROW_CHECKING_API"  # asks when an array comes
+    assert (binary.numpy_abi(rust), binary.numpy_interface(rust)) == (None, None)
+    assert binary.numpy_interface(b"numpy.core.multiarray _ARRAY_API") == "1"
     assert [binary.cudnn_text(number) for number in (7605, 8902, 90101, 91002)] == [
         "7.6.5",
         "8.9.2",
