@@ -7,7 +7,7 @@ function takes a :class:`~remedies.Remedies`; None is for what is not known.
 import re
 from collections import namedtuple
 
-from .distributions import last_word
+from .distributions import PLAIN_CLASSES, last_word, release_told
 from .tables import read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import numbers
@@ -21,9 +21,10 @@ ASKED_NAME = re.compile(
 )
 BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
 """Kinds of an :class:`~distributions.Apart` of two packages of Python's."""
-# roots: the packages whose files a traceback goes through, the outermost folder of each, the last one first;
-# called: the classes and functions that its lines call by their names, the last one first
-TraceNames = namedtuple("TraceNames", "roots called")
+# text: all of it; roots: the packages whose files a traceback goes through, the outermost folder of each, the
+# last one first; called: the classes and functions that its lines call by their names, the last one first
+TraceNames = namedtuple("TraceNames", "text roots called")
+_NO_TRACE = TraceNames("", (), ())
 _ROOT = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\.]")
 _CALLED = re.compile(r"(?<![\w.])(?:\w+\.)*([A-Za-z]\w*)\(")
 _REFUSED = re.compile(r"unexpected keyword argument")
@@ -35,7 +36,7 @@ def trace_names(text):
     """What the tracebacks of a text go through, as :class:`TraceNames`."""
     refused = [found.start() for found in _REFUSED.finditer(text)][-1:]
     before = text[max(0, refused[0] - _BEFORE) : refused[0]] if refused else ""
-    return TraceNames(tuple(_ROOT.findall(text)[::-1]), tuple(_CALLED.findall(before)[::-1]))
+    return TraceNames(text, tuple(_ROOT.findall(text)[::-1]), tuple(_CALLED.findall(before)[::-1]))
 
 
 def apart_here(remedies, *kinds):
@@ -47,7 +48,7 @@ def asked_names(remedies):
     """(module, name) of which a line says that a release does not have it; (None, None) without one. For an
     argument the module is ``argument``, and for a member of a class ``config`` or ``member``.
     """
-    said = _said(remedies)
+    said = _words_of(remedies)
     if said.get("argument"):
         return "argument", said["argument"]
     if said.get("member"):
@@ -63,7 +64,7 @@ def asked_names(remedies):
     return module or None, name
 
 
-def _said(remedies):
+def _words_of(remedies):
     found = ASKED_NAME.search(failing_words(remedies))
     return found.groupdict() if found else {}
 
@@ -83,7 +84,7 @@ NameChange = namedtuple("NameChange", "package name since gone last home here st
 # a row of the table: the package, the first release with a name, the first one without it, the one before
 # that and where it stands then; owner: the class or function that has it
 _Found = namedtuple("_Found", "package since gone last home owner")
-_INNER = ("argument", "config", "member")
+_OF_CLASSES = ("argument", "config", "member")
 
 
 def name_change(remedies):
@@ -93,7 +94,7 @@ def name_change(remedies):
     module, name = asked_names(remedies)
     if not name or apart_here(remedies, "itself", "part", "python-gone", "python-new"):
         return None
-    inner = module in _INNER
+    inner = module in _OF_CLASSES
     read = _in_classes(remedies, module, name) if inner else _in_releases(module, name)
     told = _by_hand(module, name)
     if read and inner and not (told or "").startswith(read.package):
@@ -106,6 +107,8 @@ def name_change(remedies):
     last = last if bounds.get("<") in (None, _plain_release(gone or "")) else None
     since, gone = bounds.get(">=") or since, bounds.get("<") or gone
     here = (remedies.here.packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
+    if inner and not here:  # of packages that no other answer goes by
+        here = release_told(getattr(remedies.here, "trace", _NO_TRACE).text, package) or ""
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
@@ -156,18 +159,22 @@ def _in_classes(remedies, kind, name):
     it, or several that the text does not tell apart. The call is that of the message, else of the traceback's
     lines. Of a class that no table has, and of what a release brought, the text has to name the package.
     """
-    said, trace = _said(remedies), getattr(remedies.here, "trace", TraceNames((), ()))
+    said, trace = _words_of(remedies), getattr(remedies.here, "trace", _NO_TRACE)
     table = "keywords" if kind == "argument" else "members"
     owners = list(_owners(said, trace, table))
     found = []
     for package, row in read_names().items():
-        named = _is_named(remedies, trace, package, row)
-        for owner in owners + ["*"] * named:
-            every = [owner, *_bases(row, owner), *_of_any(owner)[: 9 * named]]
-            gone, new = (_of_owner(row.get("%s %s" % (table, side), {}), every, name) for side in _SIDES)
-            if gone or (new and named):
-                shown = owner if owner != "*" else _shown_owner(said)
-                found.append((named, _found_of(package, gone, new if named else None, shown)))
+        sides = [row.get("%s %s" % (table, side), {}) for side in ("lost", "brought")]
+        for owner in owners:
+            gone, new = (_of_owner(places, [owner] + _bases(row, owner), name) for places in sides)
+            wide = not (gone or new or PLAIN_CLASSES.match(owner))
+            if wide:
+                last = not set(row["roots"]).isdisjoint(trace.roots[:1])
+                every = _of_any(owner) + _kin(row, table, owner, name, last)
+                gone, new = (_of_owner(places, every, name) for places in sides)
+            named = (gone or new) and _is_named(remedies, trace, package, row)
+            if named or (gone and not wide):
+                found.append((named, _found_of(package, gone, new if named else None, owner)))
                 break
     best = [row for named, row in found if named] or [row for _, row in found]
     if len(best) > 1:  # the package that the last frames are of
@@ -175,9 +182,6 @@ def _in_classes(remedies, kind, name):
         order = [roots.get(root) for root in trace.roots]
         best = [row for row in best if row.package in order[:1]]
     return best[0] if len(best) == 1 else None
-
-
-_SIDES = ("lost", "brought")
 
 
 def _owners(said, trace, table):
@@ -196,10 +200,6 @@ def _owners(said, trace, table):
                 yield name
 
 
-def _shown_owner(said):
-    return (said.get("owner") or said.get("call") or "").rpartition(".")[2].replace("__init__", "") or "it"
-
-
 def _of_any(owner):
     """What stands for many classes that have a member or a method alike."""
     outer, dot, method = owner.partition(".")
@@ -216,6 +216,25 @@ def _bases(row, owner):
     ]
 
 
+_LAST_WORD = re.compile(r"[A-Z]+[a-z0-9]*$|[A-Z]?[a-z0-9]+$")
+
+
+def _kin(row, table, owner, name, of_last_frame):
+    """For a class that the table does not have: the classes that lost a name, if all did so at once, of those
+    whose names end in the same word (``Model``); of all where the last frame of a traceback is the package's.
+    """
+    if "." in owner or not owner[:1].isupper():
+        return []
+    word = _LAST_WORD.search(owner)
+    found = {}
+    for place, rows in row.get(table + " lost", {}).items():
+        for other, names in rows.items():
+            alike = word and other.endswith(word.group(0)) or of_last_frame and "." not in other
+            if alike and name in [one.partition(">")[0] for one in names.split(" ")]:
+                found.setdefault(place, []).append(other)
+    return found.popitem()[1] if len(found) == 1 else []
+
+
 def _of_owner(places, owners, name):
     """(place, the name to use instead) of the first owner that has the name."""
     for owner in owners:
@@ -227,8 +246,11 @@ def _of_owner(places, owners, name):
 
 
 def _is_named(remedies, trace, package, row):
-    """Whether a text is about a package: by its release, or by a file of it in a traceback."""
-    return package in remedies.here.packages or not set(row["roots"]).isdisjoint(trace.roots)
+    """Whether a text is about a package: by its release, by a file of it in a traceback, or by an import."""
+    if package in remedies.here.packages or not set(row["roots"]).isdisjoint(trace.roots):
+        return True
+    imported = r"(?m)^[^\n]{0,40}?\b(?:import|from) +(?:%s)\b" % "|".join(row["roots"])
+    return bool(release_told(trace.text, package) or re.search(imported, trace.text))
 
 
 def _entry(places, module, name, inner):

@@ -8,7 +8,7 @@ import re
 from .distributions import canonical, distribution_named, is_known_module, module_facts
 from .framework_builds import torch_index
 from .name_changes import BETWEEN_TWO, apart_here, asked_names, name_change, releases_with_name
-from .tables import Releases, read_patterns
+from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
 
@@ -65,6 +65,22 @@ def _asker_release(remedies):
     asking = (getattr(getattr(remedies.here, "apart", None), "asker", None) or "").replace("-", "_") or None
     known = asking not in PURE | {None} or asking == asked_names(remedies)[0]
     return None if found and asking and not known and not found.startswith(asking) else found
+
+
+def _asker_anew(remedies):
+    """A package that asks another one for a name which later releases of that one do not have, and of which a
+    later release was read than the text names: it goes with the other one. Else what it asks has to be older.
+    """
+    apart, change = apart_here(remedies, *BETWEEN_TWO), name_change(remedies)
+    if not apart or not change or not change.gone or "<" not in change.requirement:
+        return None
+    row, release = read_names().get(apart.asker), numbers(apart.versions.get(apart.asker))[:2]
+    later = row and release and release < numbers(row["read"][1])[:2]
+    return (
+        apart.asker
+        if later and apart.asker != change.package and _changes_alone(remedies, apart.asker)
+        else None
+    )
 
 
 def _changes_alone(remedies, name):
@@ -473,6 +489,7 @@ REQUIREMENT_FACTS = {
     "brought-back": _brought_back,
     "python-needed": _python_needed,
     "asker-release": _asker_release,
+    "asker-anew": _asker_anew,
     "itself-anew": _itself_anew,
     "required": _required,
     "told-line": _told_line,

@@ -938,3 +938,70 @@ def test_names_that_releases_lost_or_brought_are_in_the_table_of_names() -> None
     }
     assert row["new"]["2.1"] == {"numpy": "fresh", "numpy.lib": ""}
     assert "fresh" not in row["gone"].get("2.2 2.1", {}).get("numpy", "")
+
+
+def test_members_and_keywords_that_releases_lost_or_brought_are_in_the_table_of_names() -> None:
+    """A base's stand with the base, and those of many classes alike with ``*``; what to use instead is what a
+    deprecation of the last release with them says.
+    """
+    base = """\
+class Base:
+    limit: int = 1
+
+    def __init__(self, size, tokenizer=None):
+        self.size = size
+        if tokenizer: warn("`tokenizer` is deprecated and goes with 2.1. Use `processing_class` instead.")
+    def close(self): deprecate("close", 3, "shut")
+class Child(Base): pass
+def load(path, token=None): pass
+def open_(path, **rest): pass
+def open_late(path, mode=None): pass
+"""
+    anew = """\
+class Base:
+    limit: int = 1
+
+    def __init__(self, processing_class=None): pass
+    def shut(self): pass
+class Child(Base): pass
+def load(path): pass
+def open_(path, mode=None): pass
+def open_late(path, **rest): pass
+"""
+    many = "".join(f"class Model{n}:\n    def forward(self, x, seen=None): pass\n" for n in range(5))
+    shelf = Shelf(
+        wheel(
+            "numpy",
+            "2.0",
+            {"numpy/__init__.py": base + many, "numpy/tests/__init__.py": "class Own: a = 1\n"},
+        )
+        | wheel("numpy", "2.1", {"numpy/__init__.py": anew + many.replace(", seen=None", "")})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert row["members lost"] == {"2.1 2.0": {"Base": "close>shut size"}}
+    assert row["members brought"] == {"2.1": {"Base": "shut"}}
+    assert row["keywords lost"] == {
+        "2.1 2.0": {"*.forward": "seen", "Base": "size tokenizer>processing_class", "load": "token"}
+    }
+    assert row["keywords brought"] == {"2.1": {"Base": "processing_class"}}
+    assert row["classes"] == {"Base": "Child"}
+
+
+def test_a_deprecated_name_that_a_decorator_takes_is_a_keyword() -> None:
+    old = """\
+class A:
+    @deprecate_kwarg("tokenizer", new_name="processor", version="5.0.0")
+    @Appender("text")
+    def __init__(self, processor=None): pass
+@dataclass
+class Settings:
+    size: int = 0
+"""
+    new = old.replace('    @deprecate_kwarg("tokenizer", new_name="processor", version="5.0.0")\n', "")
+    shelf = Shelf(
+        wheel("numpy", "2.0", {"numpy/__init__.py": old})
+        | wheel("numpy", "2.1", {"numpy/__init__.py": new.replace("size: int", "length: int")})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert row["keywords lost"] == {"2.1 2.0": {"A": "tokenizer>processor", "Settings": "size"}}
+    assert row["keywords brought"] == {"2.1": {"Settings": "length"}}
