@@ -269,8 +269,8 @@ def changes(releases: Sequence[tuple[str, ReleaseMembers]]) -> dict[str, Mapping
     ``members`` and ``keywords`` that are ``lost``, by "first release without, last with", or ``brought``, by
     the first release with them: {class or function: names}. ``Trainer`` has the keywords of its constructor,
     ``Trainer.train`` those of a method. A name that a base in the package loses, too, stands with the base
-    alone, and what many classes lose alike under ``*`` or ``*.train``. ``classes``: {base: the classes below
-    it} of the bases that have such rows.
+    alone, and what a method of many classes loses alike under ``*.train``. ``classes``: {base: the classes
+    below it} of the bases that have such rows.
     """
     every = [one for _, one in releases]
     there, open_ = [one.there() for one in every], [one.open() for one in every]
@@ -331,7 +331,7 @@ _OF_MANY = 4
 
 
 def _apart(rows: Rows, releases: Sequence[ReleaseMembers]) -> Rows:
-    """Without what a base has, too. What many classes have alike is that of any: ``*``, ``*.forward``."""
+    """Without what a base has, too; what a method of many classes takes alike is under ``*.forward``."""
     newest = releases[::-1]
 
     def line(owner: str) -> Iterator[str]:
@@ -358,9 +358,7 @@ def _apart(rows: Rows, releases: Sequence[ReleaseMembers]) -> Rows:
 
 
 def _method(owner: str) -> str:
-    if "." in owner:
-        return f"*.{owner.partition('.')[2]}"
-    return "*" if owner[:1].isupper() else ""
+    return f"*.{owner.partition('.')[2]}" if "." in owner else ""
 
 
 def _texts_of(rows: Rows) -> dict[str, str]:

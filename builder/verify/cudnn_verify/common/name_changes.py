@@ -22,10 +22,14 @@ ASKED_NAME = re.compile(
 BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
 """Kinds of an :class:`~distributions.Apart` of two packages of Python's."""
 # text: all of it; roots: the packages whose files a traceback goes through, the outermost folder of each, the
-# last one first; called: the classes and functions that its lines call by their names, the last one first
+# last one first, and "" for the program's own; called: the classes and functions that its lines call by their
+# names, the last one first
 TraceNames = namedtuple("TraceNames", "text roots called")
 _NO_TRACE = TraceNames("", (), ())
-_ROOT = re.compile(r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\.]")
+_FRAME = re.compile(
+    r"(?:site|dist)-packages[/\\](?P<root>[A-Za-z]\w*)[/\\.]|"
+    r"File \"(?:(?!(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]Lib[/\\]|<)[^\"\n])+\", line"
+)
 _CALLED = re.compile(r"(?<![\w.])(?:\w+\.)*([A-Za-z]\w*)\(")
 _REFUSED = re.compile(r"unexpected keyword argument")
 _BEFORE = 2000
@@ -36,7 +40,8 @@ def trace_names(text):
     """What the tracebacks of a text go through, as :class:`TraceNames`."""
     refused = [found.start() for found in _REFUSED.finditer(text)][-1:]
     before = text[max(0, refused[0] - _BEFORE) : refused[0]] if refused else ""
-    return TraceNames(text, tuple(_ROOT.findall(text)[::-1]), tuple(_CALLED.findall(before)[::-1]))
+    roots = [found.group("root") or "" for found in _FRAME.finditer(text)]
+    return TraceNames(text, tuple(roots[::-1]), tuple(_CALLED.findall(before)[::-1]))
 
 
 def apart_here(remedies, *kinds):
@@ -107,8 +112,7 @@ def name_change(remedies):
     last = last if bounds.get("<") in (None, _plain_release(gone or "")) else None
     since, gone = bounds.get(">=") or since, bounds.get("<") or gone
     here = (remedies.here.packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
-    if inner and not here:  # of packages that no other answer goes by
-        here = release_told(getattr(remedies.here, "trace", _NO_TRACE).text, package) or ""
+    here = release_here(remedies, package) if inner else here
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
@@ -122,6 +126,22 @@ def name_change(remedies):
     if read.owner:
         where = "%s of %s()" % (name, read.owner) if module == "argument" else "%s.%s" % (read.owner, name)
     return NameChange(package, where, since, gone, last, home, here, stray, package + ",".join(asked))
+
+
+def asker_of(remedies, change):
+    """The package whose file asks for a name of another one; None if no line tells, or the program does."""
+    apart, trace = apart_here(remedies, *BETWEEN_TWO), getattr(remedies.here, "trace", _NO_TRACE)
+    if apart and apart.asker != change.package:
+        return apart.asker or None
+    roots = {root: package for package, row in read_names().items() for root in row["roots"]}
+    frames = (roots.get(root, root) for root in trace.roots)
+    return next((package for package in frames if package != change.package), None) or None
+
+
+def release_here(remedies, package):
+    """The release of a package that a text names; empty without one."""
+    told = (remedies.here.packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
+    return told or release_told(getattr(remedies.here, "trace", _NO_TRACE).text, package) or ""
 
 
 def _of_apart(remedies, package):
@@ -201,11 +221,9 @@ def _owners(said, trace, table):
 
 
 def _of_any(owner):
-    """What stands for many classes that have a member or a method alike."""
+    """What stands for a method that many classes take the same by name."""
     outer, dot, method = owner.partition(".")
-    if dot:
-        return ["*." + method]
-    return ["*"] if outer[:1].isupper() else ["*." + outer]
+    return ["*." + (method or outer)] if dot or not outer[:1].isupper() else []
 
 
 def _bases(row, owner):
@@ -236,12 +254,16 @@ def _kin(row, table, owner, name, of_last_frame):
 
 
 def _of_owner(places, owners, name):
-    """(place, the name to use instead) of the first owner that has the name."""
+    """(place, the name to use instead) of the first owner that has the name; of what stands for many classes,
+    if it is in one place alone.
+    """
     for owner in owners:
+        found = {}
         for place, rows in places.items():
             for one, _, instead in (text.partition(">") for text in rows.get(owner, "").split(" ")):
-                if one == name:
-                    return place, instead
+                found.update({place: instead} if one == name else {})
+        if found and (len(found) == 1 or owner[0] != "*"):
+            return max(found.items(), key=lambda row: numbers(row[0].partition(" ")[0]))
     return None
 
 

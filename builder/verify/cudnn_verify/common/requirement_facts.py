@@ -7,7 +7,15 @@ import re
 
 from .distributions import canonical, distribution_named, is_known_module, module_facts
 from .framework_builds import torch_index
-from .name_changes import BETWEEN_TWO, apart_here, asked_names, name_change, releases_with_name
+from .name_changes import (
+    BETWEEN_TWO,
+    apart_here,
+    asked_names,
+    asker_of,
+    name_change,
+    release_here,
+    releases_with_name,
+)
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
@@ -71,16 +79,11 @@ def _asker_anew(remedies):
     """A package that asks another one for a name which later releases of that one do not have, and of which a
     later release was read than the text names: it goes with the other one. Else what it asks has to be older.
     """
-    apart, change = apart_here(remedies, *BETWEEN_TWO), name_change(remedies)
-    if not apart or not change or not change.gone or "<" not in change.requirement:
-        return None
-    row, release = read_names().get(apart.asker), numbers(apart.versions.get(apart.asker))[:2]
+    change = name_change(remedies)
+    asker = asker_of(remedies, change) if change and change.gone and "<" in change.requirement else None
+    row, release = read_names().get(asker), numbers(release_here(remedies, asker))[:2] if asker else ()
     later = row and release and release < numbers(row["read"][1])[:2]
-    return (
-        apart.asker
-        if later and apart.asker != change.package and _changes_alone(remedies, apart.asker)
-        else None
-    )
+    return asker if later and _changes_alone(remedies, asker) else None
 
 
 def _changes_alone(remedies, name):

@@ -2428,6 +2428,33 @@ def test_an_argument_that_a_release_lost_is_of_the_function_that_is_called(text,
     assert f'"{command}"' in document["causes"][0]["commands"][0]["text"]
 
 
+_FRAMES = """\
+  File "/work/lib/train.py", line 3, in <module>
+  File "/venv/lib/python3.11/site-packages/accelerate/accelerator.py", line 300, in prepare
+  File "{}", line 12, in call
+  File "/venv/lib/python3.11/site-packages/transformers/trainer.py", line 172, in __getattr__
+AttributeError: 'MyTrainer' object has no attribute 'tokenizer'
+transformers 5.1.0
+accelerate {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "release", "commands"),
+    [
+        ("/usr/lib/python3.11/contextlib.py", "0.30.1", ["--upgrade accelerate", '"transformers<5"']),
+        ("/usr/lib/python3.11/contextlib.py", "9.0", ['"transformers<5"']),
+        ("/work/lib/train.py", "0.30.1", ['"transformers<5"']),
+    ],
+    ids=["an older one asks", "the newest one asks", "the program asks"],
+)
+def test_who_asks_for_what_is_gone_is_upgraded_where_it_has_later_releases(file, release, commands):
+    row = diagnose_score.answer(_FRAMES.format(file, release))["causes"][0]
+    told = next(one for one in row["because"] if "MyTrainer.tokenizer no longer from 5 on" in one)
+    assert "it is processing_class now" in told
+    assert [one["text"].partition("install ")[2] for one in row["commands"]] == commands
+
+
 def test_an_attribute_of_an_object_is_no_name_of_a_package():
     document = diagnose_score.answer(
         "pandas==2.2\nAttributeError: 'NoneType' object has no attribute 'append'"
