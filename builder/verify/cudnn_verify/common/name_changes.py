@@ -26,7 +26,7 @@ BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
 # names, the last one first
 TraceNames = namedtuple("TraceNames", "text roots called")
 _NO_TRACE = TraceNames("", (), ())
-_FRAME = re.compile(
+_TRACE_FRAME = re.compile(
     r"(?:site|dist)-packages[/\\](?P<root>[A-Za-z]\w*)[/\\.]|"
     r"File \"(?:(?!(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]Lib[/\\]|<)[^\"\n])+\", line"
 )
@@ -40,7 +40,7 @@ def trace_names(text):
     """What the tracebacks of a text go through, as :class:`TraceNames`."""
     refused = [found.start() for found in _REFUSED.finditer(text)][-1:]
     before = text[max(0, refused[0] - _BEFORE) : refused[0]] if refused else ""
-    roots = [found.group("root") or "" for found in _FRAME.finditer(text)]
+    roots = [found.group("root") or "" for found in _TRACE_FRAME.finditer(text)]
     return TraceNames(text, tuple(roots[::-1]), tuple(_CALLED.findall(before)[::-1]))
 
 
@@ -243,13 +243,14 @@ def _kin(row, table, owner, name, of_last_frame):
     """
     if "." in owner or not owner[:1].isupper():
         return []
-    word = _LAST_WORD.search(owner)
-    found = {}
+    word, alike, any_ = _LAST_WORD.search(owner), {}, {}
     for place, rows in row.get(table + " lost", {}).items():
         for other, names in rows.items():
-            alike = word and other.endswith(word.group(0)) or of_last_frame and "." not in other
-            if alike and name in [one.partition(">")[0] for one in names.split(" ")]:
-                found.setdefault(place, []).append(other)
+            if "." not in other and name in [one.partition(">")[0] for one in names.split(" ")]:
+                any_.setdefault(place, []).append(other)
+                if word and other.endswith(word.group(0)):
+                    alike.setdefault(place, []).append(other)
+    found = alike or (any_ if of_last_frame else {})
     return found.popitem()[1] if len(found) == 1 else []
 
 
