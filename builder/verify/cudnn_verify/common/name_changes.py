@@ -8,7 +8,7 @@ import re
 from collections import namedtuple
 
 from .distributions import PLAIN_CLASSES, last_word, release_told
-from .tables import read_names, read_patterns
+from .tables import read_names, read_patterns, rows_with
 from .toolkit_facts import failing_words
 from .versions import numbers
 
@@ -183,7 +183,7 @@ def _in_classes(remedies, kind, name):
     table = "keywords" if kind == "argument" else "members"
     owners = list(_owners(said, trace, table))
     found = []
-    for package, row in read_names().items():
+    for package, row in rows_with(name):
         sides = [row.get("%s %s" % (table, side), {}) for side in ("lost", "brought")]
         for owner in owners:
             gone, new = (_of_owner(places, [owner] + _bases(row, owner), name) for places in sides)
@@ -193,7 +193,8 @@ def _in_classes(remedies, kind, name):
                 every = _of_any(owner) + _kin(row, table, owner, name, last)
                 gone, new = (_of_owner(places, every, name) for places in sides)
             named = (gone or new) and _is_named(remedies, trace, package, row)
-            if named or (gone and not wide):
+            plain = owner.islower() and "_" not in owner and "." not in owner  # load(), of any package
+            if named or (gone and not wide and not plain):
                 found.append((named, _found_of(package, gone, new if named else None, owner)))
                 break
     best = [row for named, row in found if named] or [row for _, row in found]
@@ -246,7 +247,11 @@ def _kin(row, table, owner, name, of_last_frame):
     word, alike, any_ = _LAST_WORD.search(owner), {}, {}
     for place, rows in row.get(table + " lost", {}).items():
         for other, names in rows.items():
-            if "." not in other and name in [one.partition(">")[0] for one in names.split(" ")]:
+            if (
+                name in names
+                and "." not in other
+                and name in [one.partition(">")[0] for one in names.split(" ")]
+            ):
                 any_.setdefault(place, []).append(other)
                 if word and other.endswith(word.group(0)):
                     alike.setdefault(place, []).append(other)

@@ -92,6 +92,14 @@ def read_names():
     return json.loads(NAMES)
 
 
+@functools.lru_cache(maxsize=64)
+def rows_with(name):
+    """[(package, its row)] of ``names.json`` where a name is in the text of the row."""
+    lines = [line for line in NAMES.splitlines() if name in line]
+    packages = {line.split('"', 2)[1] for line in lines if line.startswith('"')}
+    return [(package, row) for package, row in read_names().items() if package in packages]
+
+
 @functools.lru_cache(maxsize=1)
 def read_cards():
     rows = read_facts()["cards"].items()
