@@ -7,6 +7,7 @@ says which releases have it, so a name counts as there wherever a source defines
 import ast
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -314,16 +315,23 @@ def _places(
     lost, brought = dict[str, Rows](), dict[str, Rows]()
     last = len(releases) - 1
     for (owner, name), shown in sorted(numbers.items()):
-        after = shown[-1] + 1
-        may_take = after <= last and kind == "keywords" and owner in open_[after]
-        if after <= last and owner in there[after] and not may_take:
-            place = f"{releases[after][0]} {releases[shown[-1]][0]}"
-            instead = releases[shown[-1]][1].instead(owner, name)
-            lost.setdefault(place, {}).setdefault(owner, {})[name] = instead
-        before = shown[0] - 1
-        may_take = before >= 0 and kind == "keywords" and owner in open_[before]
-        if before >= 0 and owner in there[before] and not may_take:
-            brought.setdefault(releases[shown[0]][0], {}).setdefault(owner, {})[name] = ""
+
+        def lacks(number: int, owner: str = owner) -> bool:
+            may_take = kind == "keywords" and owner in open_[number]
+            return owner in there[number] and not may_take
+
+        ends = [one for one, other in itertools.pairwise(shown) if other > one + 1 and lacks(one + 1)]
+        if shown[-1] < last and lacks(shown[-1] + 1):
+            ends.append(shown[-1])
+        if ends:  # of one that comes back the last time that it was lost
+            end = ends[-1]
+            instead = releases[end][1].instead(owner, name)
+            lost.setdefault(f"{releases[end + 1][0]} {releases[end][0]}", {}).setdefault(owner, {})[name] = (
+                instead
+            )
+        start = next((one for one in shown if ends and one > ends[-1]), shown[0])
+        if start > 0 and lacks(start - 1):
+            brought.setdefault(releases[start][0], {}).setdefault(owner, {})[name] = ""
     return lost, brought
 
 

@@ -252,6 +252,8 @@ _MOST_TEXT = 1_500_000
 _OF_TESTS = re.compile(
     r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
 )
+_WITHOUT_CLASSES = re.compile(rf"{_OF_TESTS.pattern}|(?:^|\.)dummy_")
+"""Hugging Face's ``dummy_pt_objects`` stand in for classes that need what is not installed."""
 _NOT_PUBLIC = re.compile(rf"(?:^|\.)_|{_OF_TESTS.pattern}")
 _BOUND = re.compile(
     rb"^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z]\w*)|^([A-Za-z]\w*)[ \t]*(?::[^=\n]*)?=(?!=)",
@@ -382,7 +384,7 @@ def _said_names(
         if key not in _SAID:
             _SAID[key] = _said_by(content, module, package=key[2])
         every[module] = _SAID[key]
-        if not _OF_TESTS.search(module) and module.count(".") <= deepest:
+        if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
             trees.append(tree_of(content))
     found = {folder: frozenset[str]() for folder in files.folders if not _NOT_PUBLIC.search(folder)}
     for module in (one for one in every if not _NOT_PUBLIC.search(one)):

@@ -1005,3 +1005,19 @@ class Settings:
     row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
     assert row["keywords lost"] == {"2.1 2.0": {"A": "tokenizer>processor", "Settings": "size"}}
     assert row["keywords brought"] == {"2.1": {"Settings": "length"}}
+
+
+def test_a_member_that_comes_back_has_both_releases() -> None:
+    there, gone = "class A:\n    def size(self): pass\n", "class A:\n    pass\n"
+    dummy = {"numpy/dummy_objects.py": "class A:\n    def __init__(self, **rest): pass\n"}
+    shelf = Shelf(
+        wheel("numpy", "2.0", {"numpy/__init__.py": there + "    def __init__(self, old=1): pass\n", **dummy})
+        | wheel("numpy", "2.1", {"numpy/__init__.py": gone + "    def __init__(self): pass\n", **dummy})
+        | wheel("numpy", "2.2", {"numpy/__init__.py": there + "    def __init__(self): pass\n", **dummy})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert (row["members lost"], row["members brought"]) == (
+        {"2.1 2.0": {"A": "size"}},
+        {"2.2": {"A": "size"}},
+    )
+    assert row["keywords lost"] == {"2.1 2.0": {"A": "old"}}
