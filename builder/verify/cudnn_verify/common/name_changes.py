@@ -240,7 +240,8 @@ _LAST_WORD = re.compile(r"[A-Z]+[a-z0-9]*$|[A-Z]?[a-z0-9]+$")
 
 def _kin(row, table, owner, name, of_last_frame):
     """For a class that the table does not have: the classes that lost a name, if all did so at once, of those
-    whose names end in the same word (``Model``); of all where the last frame of a traceback is the package's.
+    whose names, or those of classes below them, end in the same word (``Model``); of all where the last frame
+    of a traceback is the package's.
     """
     if "." in owner or not owner[:1].isupper():
         return []
@@ -253,7 +254,8 @@ def _kin(row, table, owner, name, of_last_frame):
                 and name in [one.partition(">")[0] for one in names.split(" ")]
             ):
                 any_.setdefault(place, []).append(other)
-                if word and other.endswith(word.group(0)):
+                family = [other] + row["classes"].get(other, "").split(" ")
+                if word and any(one.endswith(word.group(0)) for one in family):
                     alike.setdefault(place, []).append(other)
     found = alike or (any_ if of_last_frame else {})
     return found.popitem()[1] if len(found) == 1 else []
