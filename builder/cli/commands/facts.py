@@ -89,7 +89,8 @@ def names(
     only: list[str] | None = opt.of("--only NAME: One package; repeatable. The others stay as they are."),
 ) -> int:
     """Write the names that releases lost or brought. They come from wheels on the index, into
-    builder/verify/cudnn_verify/common/names.json. All of them take an hour.
+    builder/verify/cudnn_verify/common/names.json: names of modules, members of classes, keywords of
+    functions. All of them take hours.
     """
     path = resources.probe() / "common/names.json"
     current = path.read_text("utf-8") if path.is_file() else "{}"

@@ -11,8 +11,7 @@ import sys
 import textwrap
 from html import escape
 
-from .common.causes import CAUSES
-from .common.tables import told_names
+from .common.tables import CAUSES, told_names
 from .measure.machine_facts import thing_at_fault
 from .measure.report import printed_report
 

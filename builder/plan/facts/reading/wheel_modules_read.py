@@ -23,6 +23,7 @@ from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical
+from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
 from builder.plan.facts.reading.wheel_modules import (
     ALL_NAMES,
     EXPORTED_NAMES,
@@ -218,24 +219,45 @@ def _importable(paths: Iterable[str]) -> list[str]:
 
 _NAMED = {
     "transformers": "4.30", "huggingface-hub": "0.17", "tokenizers": "0.13", "accelerate": "0.20",
-    "peft": "0.5", "diffusers": "0.20", "datasets": "2.14", "trl": "0.7", "timm": "0.9",
-    "numpy": "1.20", "scipy": "1.0", "pandas": "1.3", "scikit-learn": "0.18", "networkx": "2.6",
-    "scikit-image": "0.13", "torchtext": "0.3", "gym": "0.10", "librosa": "0.5", "tensorflow": "2.0",
-    "pillow": "9.0", "jax": "0.4.20", "flax": "0.7", "optax": "0.1.5", "torch": "1.4",
-    "torchvision": "0.5", "torchaudio": "2.0", "torchao": "0.5", "vllm": "0.6",
-    "flashinfer-python": "0.2", "triton": "2.1", "lightning": "2.0", "pytorch-lightning": "1.6",
-    "keras": "2.12", "protobuf": "3.19", "setuptools": "58", "typing-extensions": "4.0",
-    "langchain": "0.0.300", "langchain-core": "0.1", "openai": "0.27", "gradio": "3.40",
-    "albumentations": "1.3",
+    "peft": "0.5", "diffusers": "0.20", "datasets": "2.0", "trl": "0.7", "timm": "0.6",
+    "safetensors": "0.3", "sentence-transformers": "2.2", "bitsandbytes": "0.37", "xformers": "0.0.20",
+    "einops": "0.4", "deepspeed": "0.9", "unsloth": "2024", "evaluate": "0.4", "optimum": "1.10",
+    "numpy": "1.20", "scipy": "1.0", "pandas": "1.2", "scikit-learn": "0.18", "networkx": "2.6",
+    "numba": "0.53", "matplotlib": "3.3", "scikit-image": "0.13", "seaborn": "0.11", "statsmodels": "0.12",
+    "xgboost": "1.5", "lightgbm": "3.3", "shap": "0.40", "pillow": "9.0", "librosa": "0.5",
+    "moviepy": "1.0", "opencv-python-headless": "4.5", "albumentations": "1.3", "supervision": "0.10",
+    "ultralytics": "8.0", "jax": "0.4.20", "jaxlib": "0.4.20", "flax": "0.7", "optax": "0.1.5",
+    "chex": "0.1.5", "orbax-checkpoint": "0.4", "equinox": "0.9", "dm-haiku": "0.0.9", "torch": "1.4",
+    "torchvision": "0.5", "torchaudio": "0.10", "torchtext": "0.3", "torchao": "0.5",
+    "torchmetrics": "0.7", "lightning": "2.0", "pytorch-lightning": "1.4", "triton": "2.0", "vllm": "0.4",
+    "sglang": "0.3", "flashinfer-python": "0.2", "tensorflow": "2.0", "keras": "2.8",
+    "tensorflow-hub": "0.12", "tensorflow-datasets": "4.5", "tensorflow-text": "2.8",
+    "tensorflow-addons": "0.15", "tensorflow-probability": "0.15", "onnx": "1.10", "onnxruntime": "1.11",
+    "protobuf": "3.19", "setuptools": "58", "typing-extensions": "4.0", "pydantic": "1.9",
+    "starlette": "0.20", "fastapi": "0.90", "httpx": "0.23", "langchain": "0.0.300",
+    "langchain-core": "0.1", "langchain-community": "0.0.10", "openai": "0.27", "gradio": "3.40",
+    "gradio-client": "0.2", "streamlit": "1.12", "altair": "4.0", "litellm": "1.30",
+    "llama-index-core": "0.10", "ray": "2.3", "megatron-core": "0.5", "gym": "0.10", "gymnasium": "0.27",
+    "stable-baselines3": "1.6", "spacy": "3.2", "nltk": "3.6", "mmcv": "1.7", "mmengine": "0.7",
+    "mmdet": "2.28", "fsspec": "2023", "packaging": "20", "werkzeug": "1.0", "flask": "1.1",
+    "jinja2": "2.11", "markupsafe": "1.1", "sqlalchemy": "1.4", "click": "7.1", "urllib3": "1.26",
+    "dask": "2022", "pyarrow": "8", "polars": "0.16", "plotly": "5", "wandb": "0.13", "mlflow": "2.0",
+    "compel": "1.0", "controlnet-aux": "0.0.5", "insightface": "0.6", "kornia": "0.6",
+    "torch-geometric": "2.1", "faiss-cpu": "1.7", "gensim": "4.0", "openai-whisper": "20230000",
+    "rich": "10", "hydra-core": "1.1", "omegaconf": "2.1", "ipython": "7.20", "fastcore": "1.3",
+    "fastai": "2.5",
 }  # fmt: skip
 """Packages that messages about lost names are about, and the first release of each that is read."""
 _NAMES_PYTHON = 12
-_MOST_MINORS = 30
-_MOST_TEXT = 400_000
+_MOST_MINORS = 60
+_MOST_TEXT = 1_500_000
 """Bytes of the table: those of the deepest modules are left out above them."""
-_NOT_PUBLIC = re.compile(
-    r"(?:^|\.)(?:_|tests?\b|testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
+_OF_TESTS = re.compile(
+    r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
 )
+_WITHOUT_CLASSES = re.compile(rf"{_OF_TESTS.pattern}|(?:^|\.)dummy_")
+"""Hugging Face's ``dummy_pt_objects`` stand in for classes that need what is not installed."""
+_NOT_PUBLIC = re.compile(rf"(?:^|\.)_|{_OF_TESTS.pattern}")
 _BOUND = re.compile(
     rb"^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z]\w*)|^([A-Za-z]\w*)[ \t]*(?::[^=\n]*)?=(?!=)",
     re.MULTILINE,
@@ -256,6 +278,7 @@ class _Release:
     alone: ImportSet
     said: Mapping[str, frozenset[str]]
     """The names that the sources of public modules may give these."""
+    members: ReleaseMembers
 
 
 def names_table(
@@ -266,6 +289,8 @@ def names_table(
     with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
     followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
     {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
+    ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
+    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``.
     ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
     do those of which too few releases can be read.
 
@@ -347,13 +372,12 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
         newest[place] = max(newest.get(place, named.version), named.version)
         if named.version not in files or offer.size < files[named.version].size:
             files[named.version] = offer
-    opened = opener(index, resources.cache(), note)
     for version in sorted(newest.values())[-_MOST_MINORS:]:
         file = files[version]
         wheel = Wheel(
             name=name, version=str(version), file=file.name, sha256=file.sha256 or "", size=file.size
         )
-        sources = opened(wheel)
+        sources = opener(index, resources.cache(), note)(wheel)  # each has the seconds of one proof
         release = _release(version, sources, wheel) if sources is not None else None
         if release is not None:
             yield release
@@ -363,8 +387,11 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
 
 def _release(version: Version, sources: WheelSources, wheel: Wheel) -> _Release | None:
     alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
-    said = _said_names(sources, alone.wheels[0]) if alone is not None else {}
-    return _Release(version=version, alone=alone, said=said) if alone is not None and said else None
+    trees = list[SourceTree]()
+    said = _said_names(sources, alone.wheels[0], trees) if alone is not None else {}
+    if alone is None or not said:
+        return None
+    return _Release(version=version, alone=alone, said=said, members=ReleaseMembers(trees))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,14 +405,31 @@ class _SourceNames:
     """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
 
 
-def _said_names(sources: WheelSources, files: WheelFiles) -> Mapping[str, frozenset[str]]:
-    """The names that public modules may have by their sources; empty if one source cannot be read."""
+_SAID: dict[tuple[int, str, bool], _SourceNames] = {}
+"""By the content, the module's name and whether it is a package: releases have most sources in common."""
+_MANY, _DEEPEST = 1000, 2
+"""Modules of a package from which on the classes of those with more points in their names are not read."""
+
+
+def _said_names(
+    sources: WheelSources, files: WheelFiles, trees: list[SourceTree]
+) -> Mapping[str, frozenset[str]]:
+    """The names that public modules may have by their sources; empty if one source cannot be read. ``trees``
+    are added to.
+    """
     every = dict[str, _SourceNames]()
+    own = sum(not _OF_TESTS.search(module) for module in files.modules)
+    deepest = _DEEPEST if own > _MANY else own
     for module, path in files.modules.items():
         content = sources.read(path) if path is not None else b""
         if content is None:
             return {}
-        every[module] = _said_by(content, module, package=module in files.packages)
+        key = hash(content), module, module in files.packages
+        if key not in _SAID:
+            _SAID[key] = _said_by(content, module, package=key[2])
+        every[module] = _SAID[key]
+        if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
+            trees.append(tree_of(content))
     found = {folder: frozenset[str]() for folder in files.folders if not _NOT_PUBLIC.search(folder)}
     for module in (one for one in every if not _NOT_PUBLIC.search(one)):
         names, todo, seen = set(every[module].names), list(every[module].stars), {module}
@@ -447,7 +491,8 @@ def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
                 new.setdefault(_short(releases[shown[0]].version), {}).setdefault(module, []).append(name)
     roots = sorted({module.partition(".")[0] for release in releases for module in release.said})
     read = [_short(releases[0].version), _short(releases[last].version)]
-    return {"roots": roots, "read": read, "gone": _as_texts(gone), "new": _as_texts(new)}
+    inner = changes([(_short(release.version), release.members) for release in releases])
+    return {"roots": roots, "read": read, "gone": _as_texts(gone), "new": _as_texts(new), **inner}
 
 
 def _as_texts(places: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, dict[str, str]]:
@@ -534,27 +579,7 @@ def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The table as text, without the deepest modules of all packages that have no room in it."""
     text = "{}\n"
     for deepest in range(9, -1, -1):
-        told = {
-            name: {
-                "roots": row["roots"],
-                "read": row["read"],
-                **{
-                    kind: {
-                        place: kept
-                        for place, modules in row[kind].items()
-                        if (
-                            kept := {
-                                module: names
-                                for module, names in modules.items()
-                                if module.count(".") <= deepest
-                            }
-                        )
-                    }
-                    for kind in ("gone", "new")
-                },
-            }
-            for name, row in rows.items()
-        }
+        told = {name: {**row, **_modules_within(row, deepest)} for name, row in rows.items()}
         lines = (
             f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in told.items()
         )
@@ -562,3 +587,15 @@ def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:
         if len(text) <= _MOST_TEXT:
             break
     return text
+
+
+def _modules_within(row: Mapping[str, Any], deepest: int) -> dict[str, dict[str, dict[str, str]]]:
+    """``gone`` and ``new`` of the modules that have no more points in their names."""
+    found = dict[str, dict[str, dict[str, str]]]()
+    for kind in ("gone", "new"):
+        places = {
+            place: {module: names for module, names in modules.items() if module.count(".") <= deepest}
+            for place, modules in row[kind].items()
+        }
+        found[kind] = {place: modules for place, modules in places.items() if modules}
+    return found

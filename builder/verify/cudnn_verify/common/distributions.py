@@ -238,7 +238,7 @@ _CHECKOUT = re.compile(
     r"custom_nodes/([^/]+)/|/([A-Za-z]\w+)/(?:src/|python/)?\2/|/python/([A-Za-z]\w+)/srt/"
 )
 _CUT_PATH = re.compile(r"(?:/?\.{3}/|\u2026/|python/)?([A-Za-z_]\w*)/([A-Za-z_]\w*)?")
-_PLAIN_CLASSES = re.compile(
+PLAIN_CLASSES = re.compile(
     r"(?:NoneType|str|int|float|dict|list|tuple|set|bytes|bool|function|method|property|generator|coroutine|"
     r"builtin_function_or_method|object|type|module|ndarray|Tensor|Namespace|super|Series|DataFrame)$"
 )
@@ -467,7 +467,7 @@ def _apart_of(text, found, frames, start, hands, python):
             asked, name, kind = said["absent"], said["absent"], "moved"
         elif asked.partition(".")[0] in _python_words("namespaces").split("|"):
             return None
-    elif said["member"] and not _PLAIN_CLASSES.match(said["class"]):
+    elif said["member"] and not PLAIN_CLASSES.match(said["class"]):
         asked, name, kind = _owner_of_class(text, said["class"], place), said["member"], "member"
         asked = asked or _raised_by(frames, start, place)
         of_class = found.group(0).startswith("type object")

@@ -4,174 +4,26 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 """
 
 import re
-from collections import namedtuple
 
-from .distributions import canonical, distribution_named, is_known_module, last_word, module_facts
+from .distributions import canonical, distribution_named, is_known_module, module_facts
 from .framework_builds import torch_index
+from .name_changes import (
+    BETWEEN_TWO,
+    apart_here,
+    asked_names,
+    asker_of,
+    name_change,
+    release_here,
+    releases_with_name,
+)
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
 
-ASKED_NAME = re.compile(
-    r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
-    r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
-    r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
-    r"(?:(?P<call>\w+)(?:\.__init__)?\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
-    r"'(?P<owner>\w*)' object has no attribute '(?P<member>\w+)'"
-)
 _OF_PYTHON = (
     "transformers diffusers huggingface_hub tokenizers accelerate peft datasets trl timm optimum evaluate"
 )
 PURE = set(_OF_PYTHON.split()) | {"sentence_transformers", "adapters", "setfit"}
-
-
-def _asked_names(remedies):
-    """(module, name) of which a line says that a release does not have it; (None, None) without one. For an
-    argument the module is ``argument``, and ``config`` for an attribute of a model's configuration.
-    """
-    found = ASKED_NAME.search(failing_words(remedies))
-    said = found.groupdict() if found else {}
-    if said.get("argument"):
-        return "argument", said["argument"]
-    if said.get("member"):
-        return ("config", said["member"]) if said["owner"].endswith("Config") else (None, None)
-    if said.get("np"):
-        return "numpy", said["gone"]
-    module, name = said.get("origin") or said.get("module"), said.get("name") or said.get("attribute")
-    if said.get("path"):
-        module, _, name = said["path"].rpartition(".")
-    apart = _apart_here(remedies, *_BETWEEN_TWO) if not module else None
-    if apart and apart.asked and not said.get("name"):
-        return apart.asked.replace("-", "_"), last_word(apart)
-    return module or None, name
-
-
-def releases_with_name(remedies):
-    """The releases of a package that have the name, the module or the argument that a line asks for:
-    ``transformers<5``, ``numpy>=1.26``, with both bounds where no release that is here tells the side.
-    """
-    change = name_change(remedies)
-    return change.requirement if change else None
-
-
-# since, gone: the first release of the package with the name, and the first one without it again; last: the
-# one before that; None if there is none. home: where the name stands then; here: the release of the package
-# in the text; stray: one in the text that has the name
-NameChange = namedtuple("NameChange", "package name since gone last home here stray requirement")
-
-
-def name_change(remedies):
-    """When the name that a line asks for came and went, as a :class:`NameChange`; None if no table has it, or
-    if what asks is a part of the same package.
-    """
-    module, name = _asked_names(remedies)
-    if not name or _apart_here(remedies, "itself", "part", "python-gone", "python-new"):
-        return None
-    packages, read = remedies.here.packages, _in_releases(module, name)
-    told = _by_hand(module, name)
-    if not read and not told:
-        return None
-    package, since, gone, last, home = read or (re.split("[<>]", told)[0], None, None, None, "")
-    bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
-    last = last if bounds.get("<") in (None, _plain_release(gone or "")) else None
-    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
-    here = (packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
-    back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
-    since = None if back else since
-    new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
-    old = bool(since) and bool(here) and numbers(here) < numbers(since)
-    stray, here = (here, None) if here and not (new or old) else (None, here)
-    asked = [">=" + since] if since and not new else []
-    asked += ["<" + _plain_release(gone)] if gone and not old else []
-    above = None if module in ("argument", "config") else module or package.replace("-", "_")
-    where = ".".join(filter(None, (above, name)))
-    home = read_patterns()["names-instead"].get(where.lower()) or home
-    return NameChange(package, where, since, gone, last, home, here, stray, package + ",".join(asked))
-
-
-def _of_apart(remedies, package):
-    """The release of a package beside the message that one lacks what another asks for."""
-    apart = getattr(remedies.here, "apart", None)
-    return (apart.versions.get(package) or "").partition("+")[0] if apart else ""
-
-
-def _plain_release(release):
-    return re.sub(r"(?:\.0)+$", "", release)
-
-
-def _in_releases(module, name):
-    """(package, first release with it, first one without it, the one before that, its new place) of a name in
-    the releases that were read; None if all of them have it, or none. A message that is cut before "from" is
-    about the only package that has the name outermost.
-    """
-    found = []
-    for package, row in read_names().items():
-        known = module and module.partition(".")[0] in row["roots"]
-        for root in [module] if known else () if module else row["roots"]:
-            gone, new = (_entry(row[kind], root, name, bool(module)) for kind in ("gone", "new"))
-            if gone or new:
-                since = new[0] if new else None
-                without, _, last = (gone[0] if gone else "").partition(" ")
-                found.append((package, since, without or None, last or None, gone[1] if gone else ""))
-    return found[0] if found and (module or len(found) == 1) else None
-
-
-def _entry(places, module, name, inner):
-    """(place, new place) of a name, or of a module of this name, and with ``inner`` of one that it is in."""
-    whole = "%s.%s" % (module, name)
-    above = [".".join(whole.split(".")[:size]) for size in range(whole.count(".") + 1, 0, -1)]
-    for wanted, last in [(module, name)] + [(part, "") for part in above if inner]:
-        for place, modules in places.items():
-            names = modules[wanted].split(" ") if wanted in modules else ()
-            for one, _, home in (row.partition(">") for row in names):
-                if one == last:
-                    return place, home and home + ("." + name if last else whole[len(wanted) :])
-    return None
-
-
-def _by_hand(module, name):
-    """The requirement of the tables by hand on a package with a name."""
-    package, known = (module or "").partition(".")[0] if module else "", read_patterns()["python-names"]
-    if not package:  # cut before "from"
-        cut = {row for asked, row in known.items() if asked.partition(".")[2] == name.lower()}
-        return next(iter(cut)) if len(cut) == 1 and name != name.lower() else None
-    for asked in ("%s.%s" % (module, name), "%s.%s" % (package, name)):
-        above = asked = asked.lower()
-        while above not in known and "." in above:  # tensorflow.contrib.layers is gone with its package
-            above = above.rpartition(".")[0]
-        if above in known and (above == asked or "<" in known[above]):
-            return known[above]
-    lost = read_patterns()["python-lost"].items()
-    return next(
-        (row for row, names in lost if row.startswith(package + "<") and _is_one_of(name, names)), None
-    )
-
-
-def change_told(change):
-    """The sentence on a :class:`NameChange`."""
-    package, last = change.package, " (%s is the last release with it)" % change.last if change.last else ""
-    if change.here:
-        new = change.gone and numbers(change.here) >= numbers(change.gone)
-        side = "too new" if new else "too old"
-    else:
-        new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
-    told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
-    if new:
-        until = "no longer from %s on%s" % (_plain_release(change.gone), last)
-        both = told and not change.here
-        told = "%s, and %s" % (told, until) if both else "%s has %s %s" % (package, change.name, until)
-        told += "; it is %s now" % change.home if change.home else ""
-    if change.here:
-        told += ": %s %s, which the text names, is %s" % (package, change.here, side)
-    elif side and not change.stray:
-        told += ": the %s here is %s" % (package, side)
-    if change.stray:
-        told += "; the %s that the text names has it, so another %s is imported" % (change.stray, package)
-    return told
-
-
-def _is_one_of(name, names):
-    return re.match("(?:%s)$" % re.sub(r"\s", "", names), name.rpartition(".")[2]) is not None
 
 
 _NOT_ALONE = "torch torchvision torchaudio torchao triton vllm flashinfer-python xformers".split()
@@ -217,18 +69,21 @@ def _wheel_of_what(remedies):
 
 def _asker_release(remedies):
     """The release from which on a package asks no longer for a name that is gone, unless another one asks."""
-    found = read_patterns()["python-askers"].get(".".join(map(str, _asked_names(remedies))).lower())
+    found = read_patterns()["python-askers"].get(".".join(map(str, asked_names(remedies))).lower())
     asking = (getattr(getattr(remedies.here, "apart", None), "asker", None) or "").replace("-", "_") or None
-    known = asking not in PURE | {None} or asking == _asked_names(remedies)[0]
+    known = asking not in PURE | {None} or asking == asked_names(remedies)[0]
     return None if found and asking and not known and not found.startswith(asking) else found
 
 
-def _apart_here(remedies, *kinds):
-    apart = getattr(remedies.here, "apart", None)
-    return apart if apart and apart.kind in kinds else None
-
-
-_BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
+def _asker_anew(remedies):
+    """A package that asks another one for a name which later releases of that one do not have, and of which a
+    later release was read than the text names: it goes with the other one. Else what it asks has to be older.
+    """
+    change = name_change(remedies)
+    asker = asker_of(remedies, change) if change and change.gone and "<" in change.requirement else None
+    row, release = read_names().get(asker), numbers(release_here(remedies, asker))[:2] if asker else ()
+    later = row and release and release < numbers(row["read"][1])[:2]
+    return asker if later and _changes_alone(remedies, asker) else None
 
 
 def _changes_alone(remedies, name):
@@ -240,7 +95,7 @@ def _changes_alone(remedies, name):
 
 def _upgrade_both(remedies):
     """Two packages, neither built for a PyTorch or a CUDA, one of which asks the other for what it lacks."""
-    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    apart = apart_here(remedies, *BETWEEN_TWO)
     if apart and (apart.kind, apart.asked) == ("size", "numpy"):
         return None  # numpy<2 changes one package, of which others here may need no newer release
     names = sorted((apart.asker or "", apart.asked or "")) if apart else []
@@ -249,7 +104,7 @@ def _upgrade_both(remedies):
 
 def _asked_beside(remedies):
     """The package that lacks what a framework asks it for, beside that framework as it is here."""
-    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    apart = apart_here(remedies, *BETWEEN_TWO)
     version = apart and apart.asker and apart.versions.get(apart.asker)
     if not version or not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
         return None
@@ -265,7 +120,7 @@ def _asker_of_later(remedies):
     """The package that asks another one for what the release here does not have, where a later release of it
     is a mend: none that is built for one PyTorch or CUDA. By its files where no table has its name.
     """
-    apart = _apart_here(remedies, *_BETWEEN_TWO, "python-gone")
+    apart = apart_here(remedies, *BETWEEN_TWO, "python-gone")
     if apart is None or not apart.asker or apart.kind == "size":
         return None
     if _changes_alone(remedies, apart.asker):
@@ -281,7 +136,7 @@ _NUMBERED_AS_TORCH = ("torch-npu", "torch-xla", "intel-extension-for-pytorch")
 
 def _torch_of_asker(remedies):
     """The PyTorch of a package whose releases are numbered as PyTorch's."""
-    apart = _apart_here(remedies, "symbol")
+    apart = apart_here(remedies, "symbol")
     release = apart.versions.get(apart.asker) if apart and apart.asker in _NUMBERED_AS_TORCH else None
     return "torch==%s" % dotted(numbers(release)[:3]) if len(numbers(release)) > 1 else None
 
@@ -295,7 +150,7 @@ def distribution_of_known(module):
 
 def _pinned_beside(remedies):
     """The package that lacks what a framework asks it for, beside that framework of an unknown release."""
-    apart = _apart_here(remedies, *_BETWEEN_TWO)
+    apart = apart_here(remedies, *BETWEEN_TWO)
     if apart is None or not apart.asker or apart.versions.get(apart.asker) or apart.kind == "size":
         return None
     if not _changes_alone(remedies, apart.asked) or _changes_alone(remedies, apart.asker):
@@ -324,26 +179,26 @@ def _listed_python(remedies):
 
 
 def _asker_named(remedies):
-    apart = _apart_here(remedies, "python-gone", "python-new")
+    apart = apart_here(remedies, "python-gone", "python-new")
     known = apart and apart.asker and is_known_module(apart.asker.replace("-", "_"))
     return apart.asker if known and apart.asker != "torch" else None
 
 
 def _asker_alone(remedies):
     """A package that asks Python for what this one has no longer."""
-    apart = _apart_here(remedies, "python-gone")
+    apart = apart_here(remedies, "python-gone")
     return apart.asker if apart and _changes_alone(remedies, apart.asker) else None
 
 
 def _brought_back(remedies):
     """The distribution that brings back what Python took away."""
-    apart = _apart_here(remedies, "python-gone")
+    apart = apart_here(remedies, "python-gone")
     return read_patterns()["python-back"].get(apart.name.partition(".")[0].lower()) if apart else None
 
 
 def _python_needed(remedies):
     """The last Python with what a package asks it for, or the first one."""
-    apart = _apart_here(remedies, "python-gone", "python-new")
+    apart = apart_here(remedies, "python-gone", "python-new")
     release = numbers(apart.python) if apart and apart.python else None
     if not release:
         return None
@@ -352,7 +207,7 @@ def _python_needed(remedies):
 
 def _itself_anew(remedies):
     """A package, not built for a PyTorch or a CUDA, that asks itself for what its files do not have."""
-    apart = _apart_here(remedies, "itself")
+    apart = apart_here(remedies, "itself")
     if not apart or not _changes_alone(remedies, apart.asked):
         return None
     version = apart.versions.get(apart.asked)
@@ -637,6 +492,7 @@ REQUIREMENT_FACTS = {
     "brought-back": _brought_back,
     "python-needed": _python_needed,
     "asker-release": _asker_release,
+    "asker-anew": _asker_anew,
     "itself-anew": _itself_anew,
     "required": _required,
     "told-line": _told_line,

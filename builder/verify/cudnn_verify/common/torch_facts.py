@@ -6,7 +6,8 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 import re
 
 from .framework_builds import card_within, serves, torch_index
-from .requirement_facts import ASKED_NAME, COMPILED_AT_INSTALL, glibc_asked
+from .name_changes import ASKED_NAME
+from .requirement_facts import COMPILED_AT_INSTALL, glibc_asked
 from .tables import Releases, read_facts, read_patterns
 from .toolkit_facts import failing_words, torch_told
 from .versions import dotted, numbers, pins_of, satisfies

@@ -7,13 +7,9 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
+from ..common.name_changes import change_told, name_change
 from ..common.remedies import Remedies
-from ..common.requirement_facts import (
-    change_told,
-    distribution_of_known,
-    name_change,
-    python_apart,
-)
+from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.versions import dotted, numbers, two_that_exclude

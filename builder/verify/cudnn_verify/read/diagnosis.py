@@ -8,11 +8,10 @@ from copy import copy
 from itertools import islice
 from shlex import quote
 
-from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
 from ..common.distributions import apart_told, last_word
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
-from ..common.tables import read_patterns, told_names
+from ..common.tables import CAUSES, VERDICT_OF_SIDE, command_lines, read_patterns, told_names
 from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way

@@ -9,6 +9,7 @@ from itertools import islice
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical, find_apart, imports_that_fail
+from ..common.name_changes import trace_names
 from ..common.tables import (
     cuda_major_of,
     read_cards,
@@ -152,6 +153,8 @@ class TextFacts(object):
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         self.apart = find_apart(text, self.python)
         """What one package asks of another and does not find, an ``Apart``; None without such a message."""
+        self.trace = trace_names(text)
+        """The files of packages that its tracebacks go through, and what their lines call."""
         self.import_fails = imports_that_fail(text)
         """{module that is not there: the installed package that imports it}."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]

@@ -1087,3 +1087,86 @@ def test_a_name_that_newer_sources_alone_say_came_with_them(cell, tmp_path, libr
     locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
     found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [(one.lacked, one.newer) for one in found] == [("giver.float4", "3.0")] * is_lacking
+
+
+def test_members_and_keywords_that_releases_lost_or_brought_are_in_the_table_of_names() -> None:
+    """A base's stand with the base, and those of many classes alike with ``*``; what to use instead is what a
+    deprecation of the last release with them says.
+    """
+    base = """\
+class Base:
+    limit: int = 1
+
+    def __init__(self, size, tokenizer=None):
+        self.size = size
+        if tokenizer: warn("`tokenizer` is deprecated and goes with 2.1. Use `processing_class` instead.")
+    def close(self): deprecate("close", 3, "shut")
+class Child(Base): pass
+def load(path, token=None): pass
+def open_(path, **rest): pass
+def open_late(path, mode=None): pass
+"""
+    anew = """\
+class Base:
+    limit: int = 1
+
+    def __init__(self, processing_class=None): pass
+    def shut(self): pass
+class Child(Base): pass
+def load(path): pass
+def open_(path, mode=None): pass
+def open_late(path, **rest): pass
+"""
+    many = "".join(f"class Model{n}:\n    def forward(self, x, seen=None): pass\n" for n in range(5))
+    shelf = Shelf(
+        wheel(
+            "numpy",
+            "2.0",
+            {"numpy/__init__.py": base + many, "numpy/tests/__init__.py": "class Own: a = 1\n"},
+        )
+        | wheel("numpy", "2.1", {"numpy/__init__.py": anew + many.replace(", seen=None", "")})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert row["members lost"] == {"2.1 2.0": {"Base": "close>shut size"}}
+    assert row["members brought"] == {"2.1": {"Base": "shut"}}
+    assert row["keywords lost"] == {
+        "2.1 2.0": {"*.forward": "seen", "Base": "size tokenizer>processing_class", "load": "token"}
+    }
+    assert row["keywords brought"] == {"2.1": {"Base": "processing_class"}}
+    assert row["classes"] == {"Base": "Child"}
+
+
+def test_a_deprecated_name_that_a_decorator_takes_is_a_keyword() -> None:
+    old = """\
+class A:
+    @deprecate_kwarg("tokenizer", new_name="processor", version="5.0.0")
+    @Appender("text")
+    def __init__(self, processor=None): pass
+@dataclass
+class Settings:
+    size: int = 0
+"""
+    new = old.replace('    @deprecate_kwarg("tokenizer", new_name="processor", version="5.0.0")\n', "")
+    shelf = Shelf(
+        wheel("numpy", "2.0", {"numpy/__init__.py": old})
+        | wheel("numpy", "2.1", {"numpy/__init__.py": new.replace("size: int", "length: int")})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert row["keywords lost"] == {"2.1 2.0": {"A": "tokenizer>processor", "Settings": "size"}}
+    assert row["keywords brought"] == {"2.1": {"Settings": "length"}}
+
+
+def test_a_member_that_comes_back_has_both_releases() -> None:
+    there, gone = "class A:\n    def size(self): pass\n", "class A:\n    pass\n"
+    dummy = {"numpy/dummy_objects.py": "class A:\n    def __init__(self, **rest): pass\n"}
+    shelf = Shelf(
+        wheel("numpy", "2.0", {"numpy/__init__.py": there + "    def __init__(self, old=1): pass\n", **dummy})
+        | wheel("numpy", "2.1", {"numpy/__init__.py": gone + "    def __init__(self): pass\n", **dummy})
+        | wheel("numpy", "2.2", {"numpy/__init__.py": there + "    def __init__(self): pass\n", **dummy})
+    )
+    row = json.loads(names_table(shelf, print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert (row["members lost"], row["members brought"]) == (
+        {"2.1 2.0": {"A": "size"}},
+        {"2.2": {"A": "size"}},
+    )
+    assert row["keywords lost"] == {"2.1 2.0": {"A": "old"}}

@@ -12,8 +12,7 @@ import pytest
 from builder.core.errors import MatrixError
 from builder.plan.matrix import values
 from builder.plan.matrix.values import BASE, FRAMEWORK, IMPORT, REQUIREMENT, BadValue, parse_reference
-from builder.verify.cudnn_verify.measure.expectation import read_expectation
-from builder.verify.cudnn_verify.measure.protocol import UsageError
+from builder.verify.cudnn_verify.measure.protocol import UsageError, read_expectation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

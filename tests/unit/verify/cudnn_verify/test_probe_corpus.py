@@ -15,8 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from pages import diagnose_score
 
-from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import Remedies
+from builder.verify.cudnn_verify.common.tables import CAUSES, command_lines
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.diagnosis import _look_for
 from builder.verify.cudnn_verify.read.reading import Line
@@ -2387,6 +2387,10 @@ module 'jax.core' has no attribute 'concrete_or_error' | is jax.extend.core.conc
 No module named 'torch.ao.quantization.pt2e.utils' | 2.11.0, which the text names, is | torch<2.11
 'LlamaConfig' object has no attribute 'rope_theta' | is config.rope_parameters | transformers<5
 module 'numpy' has no attribute 'row_stack' | 2.4 is the last release with it | numpy<2.5
+'DataFrame' object has no attribute 'append' | 1.5 is the last release with it | pandas<2
+'SubDataFrame' object has no attribute 'append'. pandas==2.2.0 | DataFrame.append | pandas<2
+type object 'DataFrame' has no attribute 'iteritems' | DataFrame.iteritems no longer from 2 on | pandas<2
+'FreeTypeFont' object has no attribute 'getsize' | it is getbbox now | pillow<10
 """
 
 
@@ -2395,13 +2399,67 @@ def test_a_name_that_a_release_lost_says_which_and_where_it_is_now(row):
     text, told, command = row.split(" | ")
     kind = "AttributeError: " if "attribute" in text else "ModuleNotFoundError: " if "module" in text else ""
     text = kind + text.replace(", 5.2.0", "\ntransformers==5.2.0") + "\ntorch 2.11.0" * ("torch" in text)
+    text = text.replace(". pandas", "\npandas")
     document = diagnose_score.answer(text)
     assert (document["cause"], document["decided"]) == ("package-pin-mismatch", True)
     assert any(told in reason for reason in document["causes"][0]["because"])
     assert f'"{command}"' in document["causes"][0]["commands"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("text", "told", "command"),
+    [
+        (
+            "TypeError: DataFrame.fillna() got an unexpected {} 'method'",
+            "method of DataFrame.fillna()",
+            "pandas<3",
+        ),
+        (
+            "    s = pd.Series(x)\nTypeError: __init__() got an unexpected {} 'fastpath'",
+            "of Series()",
+            "pandas<3",
+        ),
+    ],
+)
+def test_an_argument_that_a_release_lost_is_of_the_function_that_is_called(text, told, command):
+    document = diagnose_score.answer(text.format("keyword argument"))
+    assert (document["cause"], document["decided"]) == ("package-pin-mismatch", True)
+    assert any(told in reason for reason in document["causes"][0]["because"])
+    assert f'"{command}"' in document["causes"][0]["commands"][0]["text"]
+
+
+_FRAMES = """\
+  File "/work/lib/train.py", line 3, in <module>
+  File "/venv/lib/python3.11/site-packages/accelerate/accelerator.py", line 300, in prepare
+  File "{}", line 12, in call
+  File "/venv/lib/python3.11/site-packages/transformers/trainer.py", line 172, in __getattr__
+AttributeError: 'MyTrainer' object has no attribute 'tokenizer'
+transformers 5.1.0
+accelerate {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "release", "commands"),
+    [
+        ("/usr/lib/python3.11/contextlib.py", "0.30.1", ["--upgrade accelerate", '"transformers<5"']),
+        ("/usr/lib/python3.11/contextlib.py", "9.0", ['"transformers<5"']),
+        ("/work/lib/train.py", "0.30.1", ['"transformers<5"']),
+    ],
+    ids=["an older one asks", "the newest one asks", "the program asks"],
+)
+def test_who_asks_for_what_is_gone_is_upgraded_where_it_has_later_releases(file, release, commands):
+    row = diagnose_score.answer(_FRAMES.format(file, release))["causes"][0]
+    told = next(one for one in row["because"] if "MyTrainer.tokenizer no longer from 5 on" in one)
+    assert "it is processing_class now" in told
+    assert [one["text"].partition("install ")[2] for one in row["commands"]] == commands
+
+
 def test_an_attribute_of_an_object_is_no_name_of_a_package():
+    document = diagnose_score.answer(
+        "pandas==2.2\nAttributeError: 'NoneType' object has no attribute 'append'"
+    )
+    assert document["cause"] is None
     document = diagnose_score.answer("AttributeError: 'Reader' object has no attribute 'product'")
     assert document["cause"] is None
 
