@@ -235,9 +235,9 @@ def _module_of(finding):
 
 
 def _hides_its_cause(findings):
-    """Whether all that was found are messages that fit several causes and tell of none."""
+    """Whether all that was found are messages that fit several causes, or none, and tell of none."""
     kinds = {finding.signature.kind for finding in findings}
-    return kinds == {"wrapper"} and any(len(finding.causes) > 1 for finding in findings)
+    return kinds == {"wrapper"} and any(len(finding.causes) != 1 for finding in findings)
 
 
 def find(lines, facts):
