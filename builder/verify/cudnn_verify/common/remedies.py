@@ -85,11 +85,7 @@ class Remedies(FrameworkBuilds):
         if "native" in self.here.places or apps and not getattr(self.here, "python_here", True):
             found = [command for command in found if command.where not in ("pip", "conda")]
         if "macos" in self.here.places:
-            found = [
-                c
-                for c in found
-                if c.where != "apt" and not _OF_CUDA.search(c.text) and "nvidia-smi" not in c.text
-            ]
+            found = [c for c in found if c.where != "apt" and not _OF_CUDA.search(c.text)]
         if "appliance" in self.here.places:  # what it is made of is not changed from a shell
             found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
         if "nix" in self.here.places:

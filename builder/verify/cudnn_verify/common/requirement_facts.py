@@ -350,20 +350,6 @@ def _python_needed(remedies):
     return dotted((release[0], release[1] - 1)) if apart.kind == "python-gone" else apart.python
 
 
-_ANNOTATIONS = (
-    (r"'(?:type|ABCMeta)' object is not subscriptable", "3.9"),
-    (r"unsupported operand type\(s\) for \|", "3.10"),
-)
-"""(what Python says of a form of type hints, the first one with it): https://docs.python.org/3/whatsnew/"""
-
-
-def _annotation_python(remedies):
-    """The first Python with the form of type hints that a message is about, where this one is none with it."""
-    text, here = str(remedies.detail.get("matched")), numbers(remedies.here.python)
-    first = next((python for pattern, python in _ANNOTATIONS if re.search(pattern, text)), None)
-    return first if first and not (here and here >= numbers(first)) else None
-
-
 def _itself_anew(remedies):
     """A package, not built for a PyTorch or a CUDA, that asks itself for what its files do not have."""
     apart = _apart_here(remedies, "itself")
@@ -650,7 +636,6 @@ REQUIREMENT_FACTS = {
     "asker-alone": _asker_alone,
     "brought-back": _brought_back,
     "python-needed": _python_needed,
-    "annotation-python": _annotation_python,
     "asker-release": _asker_release,
     "itself-anew": _itself_anew,
     "required": _required,

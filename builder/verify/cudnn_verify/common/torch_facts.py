@@ -496,8 +496,8 @@ _HAVE_WHEELS = (
     "xformers",
 )
 _WHEEL_PYTHONS = ((3, 10), (3, 12))
-"""The Pythons for which the releases of some years, the newest among them, have wheels: one of these is not why
-an index lists none.
+"""The Pythons for which the releases of some years, the newest among them, have wheels: not for one of
+these does an index list none.
 """
 
 
@@ -508,6 +508,20 @@ def _python_of_wheels(remedies):
     within = here and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
     other_index = getattr(remedies.here, "index_asked", None)
     return name if name in _HAVE_WHEELS and not (apart or within or other_index) else None
+
+
+_ANNOTATIONS = (
+    (r"'(?:type|ABCMeta)' object is not subscriptable", "3.9"),
+    (r"unsupported operand type\(s\) for \|", "3.10"),
+)
+"""(what Python says of a form of type hints, the first one with it): https://docs.python.org/3/whatsnew/"""
+
+
+def _annotation_python(remedies):
+    """The first Python with the form of type hints that a message is about, where this one has it not."""
+    text, here = str(remedies.detail.get("matched")), numbers(remedies.here.python)
+    first = next((python for pattern, python in _ANNOTATIONS if re.search(pattern, text)), None)
+    return first if first and not (here and here >= numbers(first)) else None
 
 
 def _python_within(remedies):
@@ -523,7 +537,7 @@ def _python_within(remedies):
 
 
 def _torch_floor(remedies):
-    """The release from which on PyTorch is asked for, where the one that is here is an older or an unknown one."""
+    """The release from which on PyTorch is asked for, where the one here is older or not known."""
     floor = getattr(remedies.here, "floors", {}).get("torch")
     here = numbers(remedies.here.packages.get("torch"))
     told = floor and floor in "%s %s" % (remedies.detail.get("matched"), remedies.detail.get("line"))
@@ -532,6 +546,7 @@ def _torch_floor(remedies):
 
 TORCH_FACTS = {
     "torch-floor": _torch_floor,
+    "annotation-python": _annotation_python,
     "python-within": _python_within,
     "python-spec": lambda r: re.sub(r"\s+", " ", (r.detail.get("range") or "").strip()) or None,
     "package-refused": lambda r: r.detail.get("name"),

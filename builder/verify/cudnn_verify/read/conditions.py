@@ -551,8 +551,6 @@ CONDITIONS = {
     "not-nvidia": lambda facts, _: (
         not (facts.driver or facts.cards) and "no card and no driver of NVIDIA's is in this text"
     ),
-    "loads-a-model": lambda facts, _: facts.loads_a_model and "a model was being loaded or served",
-    "amd-card": lambda facts, _: facts.amd_card and "the card that it names is AMD's",
     "other-graphics": lambda facts, _: (
         facts.other_graphics
         and not (facts.driver or facts.cards)

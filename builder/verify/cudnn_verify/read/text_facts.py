@@ -117,7 +117,9 @@ class TextFacts(object):
 
     def __init__(self, lines):
         self.packages, self.here, self.floors = {}, {}, {}
-        """What texts say that is installed or asked for, {name: version}; here: by the names as written; floors: of what is to be of a release or later."""
+        """What texts say that is installed or asked for, {name: version}; here: by the names as written;
+        floors: the release from which on something is asked for.
+        """
         self.written = []
         """Files that are written before a program runs, as of ``TextReading``."""
         self.missed_pins = []

@@ -1,4 +1,4 @@
-"""Pastes that name no package of NVIDIA's, or one for another maker's card: the cause or the words, and a command.
+"""Pastes that name no package of NVIDIA's, or another maker's card: the cause or the words, and a command.
 
 The lines are those that the libraries print; each class is from public threads of before 2026-05.
 """
@@ -21,34 +21,49 @@ def _commands(document):
         ("ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected", "/dev/kfd"),
         # https://github.com/Dao-AILab/flash-attention/issues/1631
         (
-            "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: "
-            "'C:\\\\Temp\\\\x.cpp'\nHINT: This error might have occurred since this system does not have "
-            "Windows Long Path support enabled.",
+            (
+                "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: "
+                "'C:\\\\Temp\\\\x.cpp'\nHINT: This error might have occurred since this system does not have "
+                "Windows Long Path support enabled."
+            ),
             "LongPathsEnabled",
         ),
         ("OSError: You are trying to access a gated repo.\n401 Client Error.", "hf auth login"),
         # https://github.com/NovaSky-AI/SkyRL/pull/108
         (
-            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3353, unhandled cuda error, "
-            "NCCL version 2.26.2\nLast error:\nCuda failure 217 'peer access is not supported between these two "
-            "devices'",
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3353, "
+                "unhandled cuda error, "
+                "NCCL version 2.26.2\nLast error:\nCuda failure 217 'peer access is not supported "
+                "between these two "
+                "devices'"
+            ),
             "export NCCL_P2P_DISABLE=1",
         ),
         (
-            "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to "
-            "connect to (10.0.0.4, 29500).",
+            (
+                "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms "
+                "while trying to "
+                "connect to (10.0.0.4, 29500)."
+            ),
             "MASTER_ADDR",
         ),
         (
-            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-            "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            (
+                "torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+                "local network "
+                "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address "
+                "already in use"
+            ),
             "--master_port=29501",
         ),
         ("CMake Error: LLAMA_CUBLAS is deprecated and will be removed in the future.", "-DGGML_CUDA=on"),
         # two Pythons, told in words
         (
-            'In my terminal `python -c "import torch"` works, but in the notebook:\n'
-            "ModuleNotFoundError: No module named 'torch'",
+            (
+                'In my terminal `python -c "import torch"` works, but in the notebook:\n'
+                "ModuleNotFoundError: No module named 'torch'"
+            ),
             "ipykernel",
         ),
     ],
@@ -56,15 +71,19 @@ def _commands(document):
 def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of_nvidias(text, words):
     document = diagnose_score.answer(text)
     assert words in document["program"]["says"]
-    assert document["causes"] == [] and document["look"] is None
+    assert document["causes"] == []
+    assert document["look"] is None
 
 
 @pytest.mark.parametrize(
     ("text", "cause", "command"),
     [
         (
-            "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the "
-            "version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 12.1.",
+            (
+                "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does "
+                "not match the "
+                "version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 12.1."
+            ),
             "build-toolkit-mismatch",
             "cuda-toolkit-12-1",
         ),
@@ -76,19 +95,28 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
         ),
         # https://github.com/syssec-utd/pylingual/issues/129
         (
-            "Unable to find installation candidates for torch (2.6.0+cu121)\nThis is likely not a Poetry issue.",
+            (
+                "Unable to find installation candidates for torch (2.6.0+cu121)\nThis is likely not a "
+                "Poetry issue."
+            ),
             "build-not-published",
             "torch==2.6.0 --index-url",
         ),
         (
-            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: "
-            "out of memory",
+            (
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: "
+                "cudaMalloc failed: "
+                "out of memory"
+            ),
             "out-of-memory",
             "-ngl",
         ),
         (
-            "time=2025-01-01 level=INFO source=runner.go:1\nggml_gallocr_reserve_n: failed to allocate CUDA1 "
-            "buffer of size 10345253120\nollama run m",
+            (
+                "time=2025-01-01 level=INFO source=runner.go:1\nggml_gallocr_reserve_n: failed to "
+                "allocate CUDA1 "
+                "buffer of size 10345253120\nollama run m"
+            ),
             "out-of-memory",
             "ollama serve",
         ),
@@ -98,8 +126,11 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
             "--mem-fraction-static 0.9",
         ),
         (
-            "Capture cuda graph failed: CUDA out of memory. Possible solutions:\n1. set --mem-fraction-static "
-            "to a smaller value",
+            (
+                "Capture cuda graph failed: CUDA out of memory. Possible solutions:\n1. set "
+                "--mem-fraction-static "
+                "to a smaller value"
+            ),
             "out-of-memory",
             "--mem-fraction-static 0.75",
         ),
@@ -109,7 +140,10 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
         ),
         (
-            "torch.OutOfMemoryError: Allocation on device\nThis error means you ran out of memory on your GPU.",
+            (
+                "torch.OutOfMemoryError: Allocation on device\nThis error means you ran out of memory on "
+                "your GPU."
+            ),
             "out-of-memory",
             "--lowvram",
         ),
@@ -120,8 +154,11 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
             "tf-keras",
         ),
         (
-            "ValueError: File format not supported: filepath=m. Keras 3 only supports V3 `.keras` files and "
-            "legacy H5 format files (`.h5` extension).",
+            (
+                "ValueError: File format not supported: filepath=m. Keras 3 only supports V3 "
+                "`.keras` files and "
+                "legacy H5 format files (`.h5` extension)."
+            ),
             "package-pin-mismatch",
             "tf-keras",
         ),
@@ -131,8 +168,11 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
             "keras>=3",
         ),
         (
-            "NotImplementedError: No compiled cutlass_scaled_mm for CUDA device capability: 120. Required "
-            "capability: 90 or 100\nvllm 0.8.5, RTX 5090",
+            (
+                "NotImplementedError: No compiled cutlass_scaled_mm for CUDA device capability: 120. "
+                "Required "
+                "capability: 90 or 100\nvllm 0.8.5, RTX 5090"
+            ),
             "framework-arch-missing",
             "--upgrade vllm",
         ),
@@ -152,8 +192,11 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
             "uv venv --python 3.11",
         ),
         (
-            "ERROR: Could not find a version that satisfies the requirement tensorflow (from versions: none)\n"
-            "ERROR: No matching distribution found for tensorflow\nPython 3.13",
+            (
+                "ERROR: Could not find a version that satisfies the requirement tensorflow (from "
+                "versions: none)\n"
+                "ERROR: No matching distribution found for tensorflow\nPython 3.13"
+            ),
             "build-not-published",
             "uv venv --python 3.12 && uv pip install tensorflow",
         ),
@@ -164,8 +207,11 @@ def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of
         ),
         # a driver that no text tells serves the CUDA major version of the build that is here
         (
-            "ValueError: Due to a serious vulnerability issue in `torch.load`, we now require users to upgrade "
-            "torch to at least v2.6\ntorch 2.5.1+cu121",
+            (
+                "ValueError: Due to a serious vulnerability issue in `torch.load`, we now require "
+                "users to upgrade "
+                "torch to at least v2.6\ntorch 2.5.1+cu121"
+            ),
             "package-pin-mismatch",
             "whl/cu126",
         ),
@@ -194,8 +240,11 @@ def test_the_number_of_nvidia_smi_is_no_release_of_a_package():
     ("text", "packages"),
     [
         (
-            "Requirement already satisfied: torch>=1.8.1 in /v/lib/python3.11/site-packages (from accelerate) "
-            "(2.9.0+cu128)",
+            (
+                "Requirement already satisfied: torch>=1.8.1 in /v/lib/python3.11/site-packages "
+                "(from accelerate) "
+                "(2.9.0+cu128)"
+            ),
             {"torch": "2.9.0+cu128"},
         ),
         ("Collecting torch>=1.8.1 (from accelerate)", {}),
@@ -217,9 +266,12 @@ def test_what_is_asked_for_is_no_release_that_is_here(text, packages):
         ),
         # https://github.com/astral-sh/uv/issues/16594
         (
-            "hint: The `requires-python` value (>=3.9) includes Python versions that are not supported by your "
-            "dependencies (e.g., all versions of vllm only supports >=3.10, <4). Consider using a more "
-            "restrictive\n      `requires-python` value (like >=3.10, <4).",
+            (
+                "hint: The `requires-python` value (>=3.9) includes Python versions that are not "
+                "supported by your "
+                "dependencies (e.g., all versions of vllm only supports >=3.10, <4). Consider using a more "
+                "restrictive\n      `requires-python` value (like >=3.10, <4)."
+            ),
             "build-not-published",
             'requires-python = ">=3.10, <4"',
         ),
@@ -230,14 +282,19 @@ def test_what_is_asked_for_is_no_release_that_is_here(text, packages):
         ),
         # https://github.com/astral-sh/uv/issues/13197
         (
-            "Because only torch<=2.6.0+cu124 is available and you require torch>=2.7.0, we can conclude that "
-            "your requirements are unsatisfiable.",
+            (
+                "Because only torch<=2.6.0+cu124 is available and you require torch>=2.7.0, we can "
+                "conclude that "
+                "your requirements are unsatisfiable."
+            ),
             "build-not-published",
             "--torch-backend=auto",
         ),
         (
-            "PackagesNotFoundError: The following packages are not available from current channels:\n"
-            "  - pytorch-cuda=12.8",
+            (
+                "PackagesNotFoundError: The following packages are not available from current channels:\n"
+                "  - pytorch-cuda=12.8"
+            ),
             "build-not-published",
             "whl/cu128",
         ),
@@ -254,13 +311,18 @@ def test_what_is_asked_for_is_no_release_that_is_here(text, packages):
         ),
         # https://github.com/NVIDIA/nvidia-container-toolkit/issues/854
         (
-            'could not select device driver "" with capabilities: [[gpu]]\nDocker Desktop 4.37 on Ubuntu 24.04',
+            (
+                'could not select device driver "" with capabilities: [[gpu]]\nDocker Desktop 4.37 on '
+                "Ubuntu 24.04"
+            ),
             "container-no-gpu",
             "docker context use default",
         ),
         (
-            "Could not load dynamic library 'cudart64_110.dll'; dlerror: cudart64_110.dll not found\n"
-            "tensorflow 2.10.0",
+            (
+                "Could not load dynamic library 'cudart64_110.dll'; dlerror: cudart64_110.dll not found\n"
+                "tensorflow 2.10.0"
+            ),
             "toolkit-library-missing",
             "cudatoolkit=11.2 cudnn=8.1",
         ),
@@ -275,8 +337,11 @@ def test_what_is_asked_for_is_no_release_that_is_here(text, packages):
             "--upgrade transformers",
         ),
         (
-            "ValueError: Couldn't instantiate the backend tokenizer from one of: (1) a `tokenizers` library "
-            "serialization file",
+            (
+                "ValueError: Couldn't instantiate the backend tokenizer from one of: (1) a "
+                "`tokenizers` library "
+                "serialization file"
+            ),
             "package-pin-mismatch",
             "sentencepiece",
         ),
@@ -293,8 +358,11 @@ def test_installers_and_loaders_failures_have_a_command(text, cause, command):
     [
         ("Error while deserializing header: HeaderTooLarge", "--force-download"),
         (
-            "RuntimeError: Unable to initialize backend 'METAL': INVALID_ARGUMENT: Mismatched PJRT plugin PJRT API "
-            "version (0.47) and framework PJRT API version 0.54",
+            (
+                "RuntimeError: Unable to initialize backend 'METAL': INVALID_ARGUMENT: Mismatched "
+                "PJRT plugin PJRT API "
+                "version (0.47) and framework PJRT API version 0.54"
+            ),
             "ENABLE_PJRT_COMPATIBILITY",
         ),
     ],
