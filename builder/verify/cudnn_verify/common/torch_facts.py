@@ -504,8 +504,14 @@ these does an index list none.
 def _python_of_wheels(remedies):
     """A package whose releases have wheels for Python 3.12, where this Python is older, newer or not told."""
     name, here = remedies.detail.get("name"), numbers(remedies.here.python)[:2]
-    apart = {"jetson", "aarch64", "macos", "musl", "alpine"} & remedies.here.places
-    within = here and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
+    apart = {"jetson", "aarch64", "macos"} & remedies.here.places or getattr(
+        remedies.here, "arm_of_32", False
+    )
+    within = (
+        not getattr(remedies.here, "bits_32", False)
+        and here
+        and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
+    )
     other_index = getattr(remedies.here, "index_asked", None)
     return name if name in _HAVE_WHEELS and not (apart or within or other_index) else None
 
@@ -545,6 +551,9 @@ def _torch_floor(remedies):
 
 
 TORCH_FACTS = {
+    "mmcv-range": lambda r: re.sub(r"\s|\.$", "", r.detail.get("range") or "") or None,
+    "musl-told": lambda r: getattr(r.here, "musl_told", False),
+    "newest-host-compiler": lambda r: int(r.detail["before"]) - 1 if r.detail.get("before") else None,
     "torch-floor": _torch_floor,
     "annotation-python": _annotation_python,
     "python-within": _python_within,

@@ -54,7 +54,7 @@ _AGAIN = 40
 """Places of one signature that no other one gets: programs log a line again and again."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
-_ON_PATH = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b")
+_NOT_THE_ONE = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b|uv pip install --upgrade \"torch>=")
 _NOT_TOGETHER = (
     "At these versions the two do not go together in one environment: either releases of both that share a "
     "cuDNN, or an environment for each."
@@ -514,8 +514,8 @@ def _row(cause, finding, facts):
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
     pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
-    # what asks for two, or mends the loader's path alone, is no matter of an image of the one
-    alone = pair or (commands and _ON_PATH.match(commands[0].text))
+    # what asks for two or for a later one, or mends the loader's path alone, is no matter of an image of the one
+    alone = pair or commands and _NOT_THE_ONE.match(commands[0].text)
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
     words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (

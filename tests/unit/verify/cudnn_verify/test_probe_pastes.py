@@ -369,3 +369,111 @@ def test_installers_and_loaders_failures_have_a_command(text, cause, command):
 )
 def test_a_cut_file_and_apples_plug_in_are_told_in_words(text, words):
     assert words in diagnose_score.answer(text)["program"]["says"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        ("ValueError: The memory capacity is unbalanced.", "out-of-memory", "nvidia-smi"),
+        ("RuntimeError: Aborted due to the lack of CPU swap space.", "host-memory", "--swap-space 16"),
+        (
+            "ValueError: Too large swap space. 16.00 GiB out of the 15.50 GiB total CPU memory is allocated.",
+            "host-memory",
+            "--swap-space 1",
+        ),
+        (
+            "ValueError: Model architectures ['Qwen3VLForConditionalGeneration'] are not supported for now.",
+            "package-pin-mismatch",
+            "--upgrade vllm",
+        ),
+        (
+            "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`",
+            "package-pin-mismatch",
+            "--upgrade transformers",
+        ),
+        (
+            "PermissionError: [Errno 13] Permission denied: '/.cache/huggingface'",
+            "file-access-denied",
+            "HF_HOME=",
+        ),
+        ("$ pip install torch\nDownloading torch-2.6.0.whl\nKilled", "host-memory", "PIP_NO_CACHE_DIR=1"),
+        (
+            (
+                "The current installed version of g++ (4.8.5) is less than the minimum required version by CUDA "
+                "11.8 (6.0.0). Please make sure to use an adequate version of g++ (>=6.0.0, <12.0)."
+            ),
+            "build-toolkit-mismatch",
+            "g++-11",
+        ),
+        (
+            "nvcc fatal   : No supported gcc/g++ host compiler found, but clang-14 is available.",
+            "build-toolkit-mismatch",
+            "CUDAHOSTCXX=g++",
+        ),
+        (
+            "AssertionError: MMCV==2.2.0 is used but incompatible. Please install mmcv>=2.0.0rc4, <2.2.0.",
+            "package-pin-mismatch",
+            'mim install "mmcv>=2.0.0rc4,<2.2.0"',
+        ),
+        (
+            "ERROR: No matching distribution found for torch\nFROM python:3.11-alpine",
+            "build-not-published",
+            "FROM python:3.12-slim",
+        ),
+        (
+            "ERROR: No matching distribution found for torch\nPython 3.11.4 (32 bit) on win32",
+            "build-not-published",
+            "uv venv --python 3.12",
+        ),
+        # https://github.com/huggingface/transformers/issues/43576
+        ("NameError: name 'TypeAdapter' is not defined", "package-pin-mismatch", "pydantic>=2"),
+        ("NameError: name 'init_empty_weights' is not defined", "package-pin-mismatch", "accelerate"),
+        (
+            "Disabling PyTorch because PyTorch >= 2.4 is required but found 2.3.1",
+            "package-pin-mismatch",
+            "torch>=2.4",
+        ),
+        (
+            "ollama ps shows 100% CPU\ndocker run -d -v ollama:/root/.ollama -p 11434:11434 ollama/ollama",
+            "container-no-gpu",
+            "--gpus=all",
+        ),
+        (
+            "torch._inductor.exc.InductorError: RuntimeError: Compiler: cl is not found.",
+            "kernel-compiler-missing",
+            "BuildTools",
+        ),
+    ],
+)
+def test_servers_and_compilers_failures_have_a_command(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Total number of attention heads (14) must be divisible by tensor parallel size (4).", "pipeline"),
+        (
+            "ValueError: The number of required GPUs exceeds the total number of available GPUs.",
+            "nvidia-smi -L",
+        ),
+        ("RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error", "GLOO_SOCKET_IFNAME"),
+        ("OSError: We couldn't connect to 'https://huggingface.co' to load the files", "HF_ENDPOINT"),
+        (
+            "error: incomplete-download\nDownload failed because not enough bytes were received",
+            "PIP_RESUME",
+        ),
+    ],
+)
+def test_what_is_the_programs_or_the_networks_is_told_so(text, words):
+    document = diagnose_score.answer(text)
+    assert words in document["program"]["says"]
+    assert document["causes"] == []
+
+
+def test_a_mac_without_a_driver_is_asked_for_no_driver():
+    document = diagnose_score.answer("RuntimeError: Found no NVIDIA driver on your system.\nMacBook Air M2")
+    assert document["cause"] == "framework-cpu-build"
+    assert not any("nvidia" in command for command in _commands(document))
