@@ -551,6 +551,7 @@ def _torch_floor(remedies):
 
 
 TORCH_FACTS = {
+    "build-part": lambda r: r.detail.get("dep") or r.detail.get("asked"),
     "mmcv-range": lambda r: re.sub(r"\s|\.$", "", r.detail.get("range") or "") or None,
     "musl-told": lambda r: getattr(r.here, "musl_told", False),
     "newest-host-compiler": lambda r: int(r.detail["before"]) - 1 if r.detail.get("before") else None,

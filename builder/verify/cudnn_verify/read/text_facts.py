@@ -165,17 +165,8 @@ class TextFacts(object):
         for found in _find_all("image_tag", text):
             of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
             self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
-        for pattern in (
-            "held",
-            "shown",
-            "locked",
-            "instead",
-            "pinned",
-            "asked",
-            "wordy",
-            "family_pair",
-            "family",
-        ):
+        words = "held shown locked instead pinned asked wordy family_pair family fetched"
+        for pattern in words.split():
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name = canonical(found.get("met") or found["name"])
                 version = (found.get("release") or found["version"]).rstrip(".,;)")

@@ -399,8 +399,8 @@ def test_a_cut_file_and_apples_plug_in_are_told_in_words(text, words):
         ("$ pip install torch\nDownloading torch-2.6.0.whl\nKilled", "host-memory", "PIP_NO_CACHE_DIR=1"),
         (
             (
-                "The current installed version of g++ (4.8.5) is less than the minimum required version by CUDA "
-                "11.8 (6.0.0). Please make sure to use an adequate version of g++ (>=6.0.0, <12.0)."
+                "The current installed version of g++ (4.8.5) is less than the minimum required version by "
+                "CUDA 11.8 (6.0.0). Please make sure to use an adequate version of g++ (>=6.0.0, <12.0)."
             ),
             "build-toolkit-mismatch",
             "g++-11",
@@ -477,3 +477,94 @@ def test_a_mac_without_a_driver_is_asked_for_no_driver():
     document = diagnose_score.answer("RuntimeError: Found no NVIDIA driver on your system.\nMacBook Air M2")
     assert document["cause"] == "framework-cpu-build"
     assert not any("nvidia" in command for command in _commands(document))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "docker run --gpus all vllm/vllm-openai:v0.8.5 --model x\nRuntimeError: CUDA "
+                "error: no kernel image "
+                "is available for execution on the device\nGPU: RTX PRO 6000 Blackwell"
+            ),
+            "framework-arch-missing",
+            "vllm/vllm-openai:latest",
+        ),
+        (
+            (
+                "The current project's supported Python range (>=3.9,<4.0) is not compatible "
+                "with some of the "
+                "required packages Python requirement:\n  - vllm requires Python <3.13,>=3.9, so "
+                "it will not be "
+                "satisfied for Python >=3.13,<4.0"
+            ),
+            "build-not-published",
+            "<3.13,>=3.9",
+        ),
+        (
+            (
+                "Because torch==2.8.0+cu128 has no wheels with a matching platform tag (e.g., "
+                "`macosx_15_0_arm64`) "
+                "and you require torch==2.8.0+cu128, we can conclude that your requirements are "
+                "unsatisfiable."
+            ),
+            "build-not-published",
+            "torch==2.8.0",
+        ),
+        (
+            (
+                "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` "
+                "(v2.7.1) with the "
+                "following Python ABI tags: `cp311`, `cp312`, `cp313`"
+            ),
+            "build-not-published",
+            "UV_PYTHON=3.13",
+        ),
+        (
+            (
+                "hint: This error likely indicates that `flash-attn@2.8.3` depends on `psutil`, "
+                "but doesn't declare "
+                "it as a build dependency."
+            ),
+            "build-isolation",
+            "pip install psutil",
+        ),
+        ("error: invalid command 'bdist_wheel'", "build-isolation", "setuptools wheel"),
+        (
+            "Jetson Thor, JetPack 7.1, python 3.12; torch 2.9.1+cpu; torch.cuda.is_available() False",
+            "framework-cpu-build",
+            "download.pytorch.org/whl/cu13",
+        ),
+    ],
+)
+def test_images_installers_and_boards_have_the_command_of_their_own(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RuntimeError: Found no NVIDIA driver on your system.\nIntel Arc B580", "whl/xpu"),
+        ("RuntimeError: Failed to infer device type\nAMD Instinct MI300X", "whl/rocm"),
+        ('NVIDIA GB10: nvidia-smi shows memory "Not Supported"', "psutil"),
+        ("Invalid cross-device link: 'flash_attn-2.7.4.whl' -> '/root/.cache/pip/a.whl'", "TMPDIR"),
+    ],
+)
+def test_another_makers_card_and_a_shared_memory_are_told_in_words(text, words):
+    document = diagnose_score.answer(text)
+    assert words in document["program"]["says"]
+    assert document["causes"] == []
+
+
+def test_a_wheel_that_pip_fetches_is_read_by_its_name():
+    text = (
+        "Downloading https://download.pytorch.org/whl/cu130/torch-2.10.0%2Bcu130-cp312-cp312-linux_x86_64.whl"
+    )
+    assert diagnose_score.answer(text)["read"]["packages"] == {"torch": "2.10.0+cu130"}
+    refused = (
+        "ERROR: torch-2.4.0+cu121-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform."
+    )
+    assert diagnose_score.answer(refused)["read"]["packages"] == {}
