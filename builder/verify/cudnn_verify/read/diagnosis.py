@@ -514,7 +514,7 @@ def _row(cause, finding, facts):
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
     pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
-    # what asks for two or for a later one, or mends the loader's path alone, is no matter of an image of the one
+    # what asks for two or a later one, or mends the loader's path alone, is no matter of an image of the one
     alone = pair or commands and _NOT_THE_ONE.match(commands[0].text)
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}

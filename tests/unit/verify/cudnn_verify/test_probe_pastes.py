@@ -568,3 +568,29 @@ def test_a_wheel_that_pip_fetches_is_read_by_its_name():
         "ERROR: torch-2.4.0+cu121-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform."
     )
     assert diagnose_score.answer(refused)["read"]["packages"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        ("RuntimeError: Unable to JIT load the async_io op", "system-library-missing", "libaio-dev"),
+        ("No module named 'fused_layer_norm_cuda'", "extension-mismatch", "NVIDIA/apex"),
+        (
+            "TypeError: causal_conv1d_fwd(): incompatible function arguments.",
+            "package-pin-mismatch",
+            "mamba-ssm causal-conv1d",
+        ),
+        (
+            (
+                "RuntimeError: CUDA failed with error no kernel image is available for execution on the device\n"
+                "ctranslate2 4.5.0 RTX 5070"
+            ),
+            "framework-arch-missing",
+            "--upgrade ctranslate2",
+        ),
+    ],
+)
+def test_parts_that_are_compiled_apart_have_the_command_of_their_own(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
