@@ -582,8 +582,8 @@ def test_a_wheel_that_pip_fetches_is_read_by_its_name():
         ),
         (
             (
-                "RuntimeError: CUDA failed with error no kernel image is available for execution on the device\n"
-                "ctranslate2 4.5.0 RTX 5070"
+                "RuntimeError: CUDA failed with error no kernel image is available for execution on the "
+                "device\nctranslate2 4.5.0 RTX 5070"
             ),
             "framework-arch-missing",
             "--upgrade ctranslate2",
