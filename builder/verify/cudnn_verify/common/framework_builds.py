@@ -38,6 +38,7 @@ class FrameworkBuilds(object):
         here = [name for name in known if name in self.here.packages]
         if "jaxlib" in self.here.packages and "jax" not in here:
             here.append("jax")
+        here = here or [name for name in known if name in getattr(self.here, "floors", ())]
         said = [name for name in known if name in (self.detail.get("printed_by") or ())]
         if len(said) == 1:
             wanted = said  # the line that failed names its framework

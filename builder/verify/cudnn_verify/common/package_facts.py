@@ -219,8 +219,8 @@ def _tensorflow_whole(remedies):
     extra asks for packages that no index has: https://github.com/tensorflow/tensorflow/issues/66517
     """
     version = (remedies.here.packages.get("tensorflow") or "").partition("+")[0]
-    whole = len(numbers(version)) > 2 and numbers(version) >= (2, 16)
-    return "tensorflow[and-cuda]==" + version if whole else None
+    exact = version if len(numbers(version)) > 2 else version + ".*"
+    return "tensorflow[and-cuda]==" + exact if numbers(version) >= (2, 16) else None
 
 
 def _cublas_wheel(remedies):

@@ -103,7 +103,8 @@ class Remedies(FrameworkBuilds):
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
-        if "jetson" in self.here.places:  # no index has wheels with CUDA for it
+        # no index has wheels with CUDA for it; those for ARM servers have code for Thor from CUDA 13 on
+        if "jetson" in self.here.places and self.capability != (11, 0):
             found = [c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text)]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232

@@ -467,18 +467,107 @@ def _plain_torch(remedies):
 
 
 def _torch_for_loading(remedies):
-    """The newest PyTorch with its torchvision, from 2.6 on, that the driver and the card of a text serve."""
-    if not remedies.driver_known() or {"jetson", "aarch64", "macos"} & remedies.here.places:
+    """The newest PyTorch with its torchvision, from 2.6 on, that the driver and the card of a text serve. A
+    driver that no text tells serves the CUDA major version of the build that is here:
+    https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    built = remedies.cuda_of_build() if "+cu" in (remedies.here.packages.get("torch") or "") else ()
+    if not (remedies.driver_known() or built) or {"jetson", "aarch64", "macos"} & remedies.here.places:
         return None
     for row in Releases().builds("torch", None):
         card = remedies.capability is None or serves(row, remedies.capability)
         new = numbers(row["latest"]) >= (2, 6) and row["variant"]
-        if new and card and remedies.driver_serves(numbers(row["cuda"])):
+        known = remedies.driver_known()
+        served = (
+            remedies.driver_serves(numbers(row["cuda"])) if known else numbers(row["cuda"])[:1] == built[:1]
+        )
+        if new and card and served:
             return remedies.torch_and(("torchvision",), row["latest"], row["variant"])
     return None
 
 
+_HAVE_WHEELS = (
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "tensorflow",
+    "jaxlib",
+    "onnxruntime",
+    "vllm",
+    "xformers",
+)
+_WHEEL_PYTHONS = ((3, 10), (3, 12))
+"""The Pythons for which the releases of some years, the newest among them, have wheels: not for one of
+these does an index list none.
+"""
+
+
+def _python_of_wheels(remedies):
+    """A package whose releases have wheels for Python 3.12, where this Python is older, newer or not told."""
+    name, here = remedies.detail.get("name"), numbers(remedies.here.python)[:2]
+    apart = {"jetson", "aarch64", "macos"} & remedies.here.places or getattr(
+        remedies.here, "arm_of_32", False
+    )
+    within = (
+        not getattr(remedies.here, "bits_32", False)
+        and here
+        and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
+    )
+    other_index = getattr(remedies.here, "index_asked", None)
+    return name if name in _HAVE_WHEELS and not (apart or within or other_index) else None
+
+
+_ANNOTATIONS = (
+    (r"'(?:type|ABCMeta)' object is not subscriptable", "3.9"),
+    (r"unsupported operand type\(s\) for \|", "3.10"),
+)
+"""(what Python says of a form of type hints, the first one with it): https://docs.python.org/3/whatsnew/"""
+
+
+def _annotation_python(remedies):
+    """The first Python with the form of type hints that a message is about, where this one has it not."""
+    text, here = str(remedies.detail.get("matched")), numbers(remedies.here.python)
+    first = next((python for pattern, python in _ANNOTATIONS if re.search(pattern, text)), None)
+    return first if first and not (here and here >= numbers(first)) else None
+
+
+def _python_within(remedies):
+    """The newest Python below a range's bound, at most 3.12, which most packages have wheels for, else the
+    oldest that the range allows; None for a range without a bound.
+    """
+    bounds = re.findall(r"(<=?|>=?|==|~=)\s*(3\.\d+)", remedies.detail.get("range") or "")
+    lowest = [numbers(python) for sign, python in bounds if sign in (">=", "==", "~=")]
+    below = [numbers(python) for sign, python in bounds if sign == "<"]
+    newest = min([(3, 12)] + [(3, python[1] - 1) for python in below])
+    chosen = max(lowest + [newest]) if lowest else newest
+    return dotted(chosen) if bounds and not any(chosen >= python for python in below) else None
+
+
+def _torch_floor(remedies):
+    """The release from which on PyTorch is asked for, where the one here is older or not known."""
+    floor = getattr(remedies.here, "floors", {}).get("torch")
+    here = numbers(remedies.here.packages.get("torch"))
+    told = floor and floor in "%s %s" % (remedies.detail.get("matched"), remedies.detail.get("line"))
+    return floor if told and not here >= numbers(floor) else None
+
+
 TORCH_FACTS = {
+    "build-part": lambda r: r.detail.get("dep") or r.detail.get("asked"),
+    "mmcv-range": lambda r: re.sub(r"\s|\.$", "", r.detail.get("range") or "") or None,
+    "musl-told": lambda r: getattr(r.here, "musl_told", False),
+    "newest-host-compiler": lambda r: int(r.detail["before"]) - 1 if r.detail.get("before") else None,
+    "torch-floor": _torch_floor,
+    "annotation-python": _annotation_python,
+    "python-within": _python_within,
+    "python-spec": lambda r: re.sub(r"\s+", " ", (r.detail.get("range") or "").strip()) or None,
+    "package-refused": lambda r: r.detail.get("name"),
+    "pair-release": lambda r: r.detail.get("release"),
+    "number-digits": lambda r: (r.detail.get("number") or "").replace(".", "") or None,
+    "tensorflow-with-windows": lambda r: (
+        () < numbers(r.here.packages.get("tensorflow")) < (2, 11)
+        and numbers(r.here.packages["tensorflow"]) >= (2, 5)
+    ),
+    "python-of-wheels": _python_of_wheels,
     "torch-for-loading": _torch_for_loading,
     "torch-of-cpu": _torch_of_cpu,
     "plain-torch": _plain_torch,

@@ -600,6 +600,7 @@ CONDITIONS = {
         and "it is there under its name with a number alone"
     ),
     "not-in-container": lambda facts, _: "container" not in facts.places and "no container is told of",
+    "in-macos": lambda facts, _: "macos" in facts.places and "it ran on a Mac, which has no card of NVIDIA's",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "wheel-of-other-torch": _wheel_of_other_torch,

@@ -53,7 +53,7 @@ _AGAIN = 40
 """Places of one signature that no other one gets: programs log a line again and again."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
-_ON_PATH = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b")
+_NOT_THE_ONE = re.compile(r"(?:unset|export) LD_LIBRARY_PATH\b|uv pip install --upgrade \"torch>=")
 _NOT_TOGETHER = (
     "At these versions the two do not go together in one environment: either releases of both that share a "
     "cuDNN, or an environment for each."
@@ -234,9 +234,9 @@ def _module_of(finding):
 
 
 def _hides_its_cause(findings):
-    """Whether all that was found are messages that fit several causes and tell of none."""
+    """Whether all that was found are messages that fit several causes, or none, and tell of none."""
     kinds = {finding.signature.kind for finding in findings}
-    return kinds == {"wrapper"} and any(len(finding.causes) > 1 for finding in findings)
+    return kinds == {"wrapper"} and any(len(finding.causes) != 1 for finding in findings)
 
 
 def find(lines, facts):
@@ -513,8 +513,8 @@ def _row(cause, finding, facts):
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
     pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
-    # what asks for two, or mends the loader's path alone, is no matter of an image of the one
-    alone = pair or (commands and _ON_PATH.match(commands[0].text))
+    # what asks for two or a later one, or mends the loader's path alone, is no matter of an image of the one
+    alone = pair or commands and _NOT_THE_ONE.match(commands[0].text)
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
     words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (

@@ -117,8 +117,10 @@ class TextFacts(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
     def __init__(self, lines):
-        self.packages, self.here = {}, {}
-        """What texts say that is installed or asked for, {name: version}; here: by the names as written."""
+        self.packages, self.here, self.floors = {}, {}, {}
+        """What texts say that is installed or asked for, {name: version}; here: by the names as written;
+        floors: the release from which on something is asked for.
+        """
         self.written = []
         """Files that are written before a program runs, as of ``TextReading``."""
         self.missed_pins = []
@@ -166,13 +168,18 @@ class TextFacts(object):
         for found in _find_all("image_tag", text):
             of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
             self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
-        for pattern in ("shown", "locked", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
+        words = "held shown locked instead pinned asked wordy family_pair family fetched"
+        for pattern in words.split():
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
-                name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
-                floor = "bound" in found and re.match(_family_names() + "$", name)
-                if _MONTH.match(version) or floor:  # what is asked of a family is no release that is here
+                name = canonical(found.get("met") or found["name"])
+                version = (found.get("release") or found["version"]).rstrip(".,;)")
+                version += "+" + found["variant"] if "variant" in found else ""
+                if "bound" in found:  # what is asked for is no release that is here
+                    self.floors.setdefault(names.get(name, name), version)
                     continue
-                if pattern in ("shown", "locked", "pinned"):
+                if _MONTH.match(version):
+                    continue
+                if pattern in ("held", "shown", "locked", "pinned"):
                     self.here.setdefault(name, version)
                 self.packages.setdefault(names.get(name, name), version)
         config = {key: value for found in _find_all("cupy_config", text) for key, value in found.items()}

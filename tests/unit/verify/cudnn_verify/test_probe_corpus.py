@@ -788,10 +788,7 @@ def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
         (
             "torchaudio 2.8.0+cu128 requires torch==2.8.0, but you have torch 2.9.0 which is incompatible.",
             "extension-mismatch",
-            (
-                "pip install --force-reinstall torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0 "
-                "--index-url https://download.pytorch.org/whl/cu128"
-            ),
+            "pip install --force-reinstall --no-deps torchaudio==2.9.0",
         ),
         (
             "Failed call to cudaGetRuntimeVersion: Error loading CUDA libraries.",

@@ -1,0 +1,596 @@
+"""Pastes that name no package of NVIDIA's, or another maker's card: the cause or the words, and a command.
+
+The lines are those that the libraries print; each class is from public threads of before 2026-05.
+"""
+
+import pytest
+from pages import diagnose_score
+
+
+def _commands(document):
+    return [row["text"] for cause in document["causes"] for row in cause["commands"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # https://github.com/Comfy-Org/ComfyUI/issues/2807
+        ("AssertionError: Torch not compiled with CUDA enabled\nGPU: Radeon RX 6600 XT", "whl/rocm"),
+        ("torch.cuda.is_available()\nFalse\nAMD Radeon RX 7900 XTX, torch 2.5.1+cu124", "whl/rocm"),
+        ("RuntimeError: No HIP GPUs are available", "/dev/kfd"),
+        ("ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected", "/dev/kfd"),
+        # https://github.com/Dao-AILab/flash-attention/issues/1631
+        (
+            (
+                "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: "
+                "'C:\\\\Temp\\\\x.cpp'\nHINT: This error might have occurred since this system does not have "
+                "Windows Long Path support enabled."
+            ),
+            "LongPathsEnabled",
+        ),
+        ("OSError: You are trying to access a gated repo.\n401 Client Error.", "hf auth login"),
+        # https://github.com/NovaSky-AI/SkyRL/pull/108
+        (
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3353, "
+                "unhandled cuda error, "
+                "NCCL version 2.26.2\nLast error:\nCuda failure 217 'peer access is not supported "
+                "between these two "
+                "devices'"
+            ),
+            "export NCCL_P2P_DISABLE=1",
+        ),
+        (
+            (
+                "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms "
+                "while trying to "
+                "connect to (10.0.0.4, 29500)."
+            ),
+            "MASTER_ADDR",
+        ),
+        (
+            (
+                "torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+                "local network "
+                "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address "
+                "already in use"
+            ),
+            "--master_port=29501",
+        ),
+        ("CMake Error: LLAMA_CUBLAS is deprecated and will be removed in the future.", "-DGGML_CUDA=on"),
+        # two Pythons, told in words
+        (
+            (
+                'In my terminal `python -c "import torch"` works, but in the notebook:\n'
+                "ModuleNotFoundError: No module named 'torch'"
+            ),
+            "ipykernel",
+        ),
+    ],
+)
+def test_a_fault_outside_of_the_environment_has_a_way_in_words_and_no_command_of_nvidias(text, words):
+    document = diagnose_score.answer(text)
+    assert words in document["program"]["says"]
+    assert document["causes"] == []
+    assert document["look"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does "
+                "not match the "
+                "version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 12.1."
+            ),
+            "build-toolkit-mismatch",
+            "cuda-toolkit-12-1",
+        ),
+        ("NameError: name 'bare_metal_version' is not defined", "build-toolkit-missing", "cuda-toolkit-"),
+        (
+            "[3/49] /usr/local/cuda/bin/nvcc -c a.cu\nKilled\nninja: build stopped: subcommand failed.",
+            "host-memory",
+            "MAX_JOBS=2",
+        ),
+        # https://github.com/syssec-utd/pylingual/issues/129
+        (
+            (
+                "Unable to find installation candidates for torch (2.6.0+cu121)\nThis is likely not a "
+                "Poetry issue."
+            ),
+            "build-not-published",
+            "torch==2.6.0 --index-url",
+        ),
+        (
+            (
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: "
+                "cudaMalloc failed: "
+                "out of memory"
+            ),
+            "out-of-memory",
+            "-ngl",
+        ),
+        (
+            (
+                "time=2025-01-01 level=INFO source=runner.go:1\nggml_gallocr_reserve_n: failed to "
+                "allocate CUDA1 "
+                "buffer of size 10345253120\nollama run m"
+            ),
+            "out-of-memory",
+            "ollama serve",
+        ),
+        (
+            "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+            "out-of-memory",
+            "--mem-fraction-static 0.9",
+        ),
+        (
+            (
+                "Capture cuda graph failed: CUDA out of memory. Possible solutions:\n1. set "
+                "--mem-fraction-static "
+                "to a smaller value"
+            ),
+            "out-of-memory",
+            "--mem-fraction-static 0.75",
+        ),
+        (
+            "RuntimeError: MPS backend out of memory (MPS allocated: 17.74 GB, max allowed: 18.13 GB).",
+            "out-of-memory",
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+        ),
+        (
+            (
+                "torch.OutOfMemoryError: Allocation on device\nThis error means you ran out of memory on "
+                "your GPU."
+            ),
+            "out-of-memory",
+            "--lowvram",
+        ),
+        # https://github.com/keras-team/keras/issues/19441
+        (
+            "Exception encountered: Unrecognized keyword arguments passed to Conv2DTranspose: {'groups': 1}",
+            "package-pin-mismatch",
+            "tf-keras",
+        ),
+        (
+            (
+                "ValueError: File format not supported: filepath=m. Keras 3 only supports V3 "
+                "`.keras` files and "
+                "legacy H5 format files (`.h5` extension)."
+            ),
+            "package-pin-mismatch",
+            "tf-keras",
+        ),
+        (
+            "TypeError: Error when deserializing class 'InputLayer' using config={'batch_shape': [None, 8]}.",
+            "package-pin-mismatch",
+            "keras>=3",
+        ),
+        (
+            (
+                "NotImplementedError: No compiled cutlass_scaled_mm for CUDA device capability: 120. "
+                "Required "
+                "capability: 90 or 100\nvllm 0.8.5, RTX 5090"
+            ),
+            "framework-arch-missing",
+            "--upgrade vllm",
+        ),
+        (
+            "ImportError: cannot import name 'TypeIs' from 'typing_extensions' (/a/typing_extensions.py)",
+            "package-pin-mismatch",
+            "--upgrade typing-extensions",
+        ),
+        (
+            "TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'\nPython 3.9.18",
+            "package-pin-mismatch",
+            "uv venv --python 3.10",
+        ),
+        (
+            "ImportError: cannot import name 'Self' from 'typing' (/usr/lib/python3.10/typing.py)",
+            "package-pin-mismatch",
+            "uv venv --python 3.11",
+        ),
+        (
+            (
+                "ERROR: Could not find a version that satisfies the requirement tensorflow (from "
+                "versions: none)\n"
+                "ERROR: No matching distribution found for tensorflow\nPython 3.13"
+            ),
+            "build-not-published",
+            "uv venv --python 3.12 && uv pip install tensorflow",
+        ),
+        (
+            "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
+            "host-memory",
+            "SystemPropertiesPerformance",
+        ),
+        # a driver that no text tells serves the CUDA major version of the build that is here
+        (
+            (
+                "ValueError: Due to a serious vulnerability issue in `torch.load`, we now require "
+                "users to upgrade "
+                "torch to at least v2.6\ntorch 2.5.1+cu121"
+            ),
+            "package-pin-mismatch",
+            "whl/cu126",
+        ),
+    ],
+)
+def test_the_first_cause_has_a_command_that_mends(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+def test_what_pip_says_that_one_has_is_here_and_what_another_asks_for_is_not():
+    text = "xformers 0.0.29.post3 requires torch==2.6.0, but you have torch 2.7.1 which is incompatible."
+    document = diagnose_score.answer(text)
+    assert document["read"]["packages"]["torch"] == "2.7.1"
+    assert "for PyTorch 2.7.1" in document["causes"][0]["because"][0]
+    assert "xformers==0.0.29.post3" not in " ".join(_commands(document))
+
+
+def test_the_number_of_nvidia_smi_is_no_release_of_a_package():
+    text = "| NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2 |"
+    assert diagnose_score.answer(text)["read"]["packages"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "packages"),
+    [
+        (
+            (
+                "Requirement already satisfied: torch>=1.8.1 in /v/lib/python3.11/site-packages "
+                "(from accelerate) "
+                "(2.9.0+cu128)"
+            ),
+            {"torch": "2.9.0+cu128"},
+        ),
+        ("Collecting torch>=1.8.1 (from accelerate)", {}),
+        ("RuntimeError: AutoSP requires PyTorch >= 2.9, found an older one", {}),
+        ("I installed pytorch 2.9 (cu130) yesterday", {"torch": "2.9+cu130"}),
+    ],
+)
+def test_what_is_asked_for_is_no_release_that_is_here(text, packages):
+    assert diagnose_score.answer(text)["read"]["packages"] == packages
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            "RuntimeError: AutoSP requires PyTorch >= 2.9, found 2.6.0.",
+            "package-pin-mismatch",
+            'uv pip install --upgrade "torch>=2.9"',
+        ),
+        # https://github.com/astral-sh/uv/issues/16594
+        (
+            (
+                "hint: The `requires-python` value (>=3.9) includes Python versions that are not "
+                "supported by your "
+                "dependencies (e.g., all versions of vllm only supports >=3.10, <4). Consider using a more "
+                "restrictive\n      `requires-python` value (like >=3.10, <4)."
+            ),
+            "build-not-published",
+            'requires-python = ">=3.10, <4"',
+        ),
+        (
+            "ERROR: Package 'vllm' requires a different Python: 3.9.18 not in '<3.14,>=3.10'",
+            "build-not-published",
+            "uv venv --python 3.12 && uv pip install vllm",
+        ),
+        # https://github.com/astral-sh/uv/issues/13197
+        (
+            (
+                "Because only torch<=2.6.0+cu124 is available and you require torch>=2.7.0, we can "
+                "conclude that "
+                "your requirements are unsatisfiable."
+            ),
+            "build-not-published",
+            "--torch-backend=auto",
+        ),
+        (
+            (
+                "PackagesNotFoundError: The following packages are not available from current channels:\n"
+                "  - pytorch-cuda=12.8"
+            ),
+            "build-not-published",
+            "whl/cu128",
+        ),
+        (
+            "pytorch ==2.1.0 * is not installable because it requires pytorch-cuda 11.8",
+            "build-not-published",
+            "pytorch==2.1.0 pytorch-cuda=11.8",
+        ),
+        # https://github.com/NVIDIA/nvidia-docker/issues/1642
+        (
+            'docker was installed by snap\ncould not select device driver "" with capabilities: [[gpu]]',
+            "container-no-gpu",
+            "snap remove",
+        ),
+        # https://github.com/NVIDIA/nvidia-container-toolkit/issues/854
+        (
+            (
+                'could not select device driver "" with capabilities: [[gpu]]\nDocker Desktop 4.37 on '
+                "Ubuntu 24.04"
+            ),
+            "container-no-gpu",
+            "docker context use default",
+        ),
+        (
+            (
+                "Could not load dynamic library 'cudart64_110.dll'; dlerror: cudart64_110.dll not found\n"
+                "tensorflow 2.10.0"
+            ),
+            "toolkit-library-missing",
+            "cudatoolkit=11.2 cudnn=8.1",
+        ),
+        (
+            "vllm on DGX Spark: the process ended with exit code 137 while it loaded weights",
+            "host-memory",
+            "drop_caches",
+        ),
+        (
+            "Exception: data did not match any variant of untagged enum ModelWrapper at line 757479 column 3",
+            "package-pin-mismatch",
+            "--upgrade transformers",
+        ),
+        (
+            (
+                "ValueError: Couldn't instantiate the backend tokenizer from one of: (1) a "
+                "`tokenizers` library "
+                "serialization file"
+            ),
+            "package-pin-mismatch",
+            "sentencepiece",
+        ),
+    ],
+)
+def test_installers_and_loaders_failures_have_a_command(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Error while deserializing header: HeaderTooLarge", "--force-download"),
+        (
+            (
+                "RuntimeError: Unable to initialize backend 'METAL': INVALID_ARGUMENT: Mismatched "
+                "PJRT plugin PJRT API "
+                "version (0.47) and framework PJRT API version 0.54"
+            ),
+            "ENABLE_PJRT_COMPATIBILITY",
+        ),
+    ],
+)
+def test_a_cut_file_and_apples_plug_in_are_told_in_words(text, words):
+    assert words in diagnose_score.answer(text)["program"]["says"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        ("ValueError: The memory capacity is unbalanced.", "out-of-memory", "nvidia-smi"),
+        ("RuntimeError: Aborted due to the lack of CPU swap space.", "host-memory", "--swap-space 16"),
+        (
+            "ValueError: Too large swap space. 16.00 GiB out of the 15.50 GiB total CPU memory is allocated.",
+            "host-memory",
+            "--swap-space 1",
+        ),
+        (
+            "ValueError: Model architectures ['Qwen3VLForConditionalGeneration'] are not supported for now.",
+            "package-pin-mismatch",
+            "--upgrade vllm",
+        ),
+        (
+            "ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`",
+            "package-pin-mismatch",
+            "--upgrade transformers",
+        ),
+        (
+            "PermissionError: [Errno 13] Permission denied: '/.cache/huggingface'",
+            "file-access-denied",
+            "HF_HOME=",
+        ),
+        ("$ pip install torch\nDownloading torch-2.6.0.whl\nKilled", "host-memory", "PIP_NO_CACHE_DIR=1"),
+        (
+            (
+                "The current installed version of g++ (4.8.5) is less than the minimum required version by "
+                "CUDA 11.8 (6.0.0). Please make sure to use an adequate version of g++ (>=6.0.0, <12.0)."
+            ),
+            "build-toolkit-mismatch",
+            "g++-11",
+        ),
+        (
+            "nvcc fatal   : No supported gcc/g++ host compiler found, but clang-14 is available.",
+            "build-toolkit-mismatch",
+            "CUDAHOSTCXX=g++",
+        ),
+        (
+            "AssertionError: MMCV==2.2.0 is used but incompatible. Please install mmcv>=2.0.0rc4, <2.2.0.",
+            "package-pin-mismatch",
+            'mim install "mmcv>=2.0.0rc4,<2.2.0"',
+        ),
+        (
+            "ERROR: No matching distribution found for torch\nFROM python:3.11-alpine",
+            "build-not-published",
+            "FROM python:3.12-slim",
+        ),
+        (
+            "ERROR: No matching distribution found for torch\nPython 3.11.4 (32 bit) on win32",
+            "build-not-published",
+            "uv venv --python 3.12",
+        ),
+        # https://github.com/huggingface/transformers/issues/43576
+        ("NameError: name 'TypeAdapter' is not defined", "package-pin-mismatch", "pydantic>=2"),
+        ("NameError: name 'init_empty_weights' is not defined", "package-pin-mismatch", "accelerate"),
+        (
+            "Disabling PyTorch because PyTorch >= 2.4 is required but found 2.3.1",
+            "package-pin-mismatch",
+            "torch>=2.4",
+        ),
+        (
+            "ollama ps shows 100% CPU\ndocker run -d -v ollama:/root/.ollama -p 11434:11434 ollama/ollama",
+            "container-no-gpu",
+            "--gpus=all",
+        ),
+        (
+            "torch._inductor.exc.InductorError: RuntimeError: Compiler: cl is not found.",
+            "kernel-compiler-missing",
+            "BuildTools",
+        ),
+    ],
+)
+def test_servers_and_compilers_failures_have_a_command(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Total number of attention heads (14) must be divisible by tensor parallel size (4).", "pipeline"),
+        (
+            "ValueError: The number of required GPUs exceeds the total number of available GPUs.",
+            "nvidia-smi -L",
+        ),
+        ("RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error", "GLOO_SOCKET_IFNAME"),
+        ("OSError: We couldn't connect to 'https://huggingface.co' to load the files", "HF_ENDPOINT"),
+        (
+            "error: incomplete-download\nDownload failed because not enough bytes were received",
+            "PIP_RESUME",
+        ),
+    ],
+)
+def test_what_is_the_programs_or_the_networks_is_told_so(text, words):
+    document = diagnose_score.answer(text)
+    assert words in document["program"]["says"]
+    assert document["causes"] == []
+
+
+def test_a_mac_without_a_driver_is_asked_for_no_driver():
+    document = diagnose_score.answer("RuntimeError: Found no NVIDIA driver on your system.\nMacBook Air M2")
+    assert document["cause"] == "framework-cpu-build"
+    assert not any("nvidia" in command for command in _commands(document))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "docker run --gpus all vllm/vllm-openai:v0.8.5 --model x\nRuntimeError: CUDA "
+                "error: no kernel image "
+                "is available for execution on the device\nGPU: RTX PRO 6000 Blackwell"
+            ),
+            "framework-arch-missing",
+            "vllm/vllm-openai:latest",
+        ),
+        (
+            (
+                "The current project's supported Python range (>=3.9,<4.0) is not compatible "
+                "with some of the "
+                "required packages Python requirement:\n  - vllm requires Python <3.13,>=3.9, so "
+                "it will not be "
+                "satisfied for Python >=3.13,<4.0"
+            ),
+            "build-not-published",
+            "<3.13,>=3.9",
+        ),
+        (
+            (
+                "Because torch==2.8.0+cu128 has no wheels with a matching platform tag (e.g., "
+                "`macosx_15_0_arm64`) "
+                "and you require torch==2.8.0+cu128, we can conclude that your requirements are "
+                "unsatisfiable."
+            ),
+            "build-not-published",
+            "torch==2.8.0",
+        ),
+        (
+            (
+                "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` "
+                "(v2.7.1) with the "
+                "following Python ABI tags: `cp311`, `cp312`, `cp313`"
+            ),
+            "build-not-published",
+            "UV_PYTHON=3.13",
+        ),
+        (
+            (
+                "hint: This error likely indicates that `flash-attn@2.8.3` depends on `psutil`, "
+                "but doesn't declare "
+                "it as a build dependency."
+            ),
+            "build-isolation",
+            "pip install psutil",
+        ),
+        ("error: invalid command 'bdist_wheel'", "build-isolation", "setuptools wheel"),
+        (
+            "Jetson Thor, JetPack 7.1, python 3.12; torch 2.9.1+cpu; torch.cuda.is_available() False",
+            "framework-cpu-build",
+            "download.pytorch.org/whl/cu13",
+        ),
+    ],
+)
+def test_images_installers_and_boards_have_the_command_of_their_own(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RuntimeError: Found no NVIDIA driver on your system.\nIntel Arc B580", "whl/xpu"),
+        ("RuntimeError: Failed to infer device type\nAMD Instinct MI300X", "whl/rocm"),
+        ('NVIDIA GB10: nvidia-smi shows memory "Not Supported"', "psutil"),
+        ("Invalid cross-device link: 'flash_attn-2.7.4.whl' -> '/root/.cache/pip/a.whl'", "TMPDIR"),
+    ],
+)
+def test_another_makers_card_and_a_shared_memory_are_told_in_words(text, words):
+    document = diagnose_score.answer(text)
+    assert words in document["program"]["says"]
+    assert document["causes"] == []
+
+
+def test_a_wheel_that_pip_fetches_is_read_by_its_name():
+    text = (
+        "Downloading https://download.pytorch.org/whl/cu130/torch-2.10.0%2Bcu130-cp312-cp312-linux_x86_64.whl"
+    )
+    assert diagnose_score.answer(text)["read"]["packages"] == {"torch": "2.10.0+cu130"}
+    refused = (
+        "ERROR: torch-2.4.0+cu121-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform."
+    )
+    assert diagnose_score.answer(refused)["read"]["packages"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        ("RuntimeError: Unable to JIT load the async_io op", "system-library-missing", "libaio-dev"),
+        ("No module named 'fused_layer_norm_cuda'", "extension-mismatch", "NVIDIA/apex"),
+        (
+            "TypeError: causal_conv1d_fwd(): incompatible function arguments.",
+            "package-pin-mismatch",
+            "mamba-ssm causal-conv1d",
+        ),
+        (
+            (
+                "RuntimeError: CUDA failed with error no kernel image is available for execution on the "
+                "device\nctranslate2 4.5.0 RTX 5070"
+            ),
+            "framework-arch-missing",
+            "--upgrade ctranslate2",
+        ),
+    ],
+)
+def test_parts_that_are_compiled_apart_have_the_command_of_their_own(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    assert command in _commands(document)[0]
