@@ -61,6 +61,16 @@ class PackageName(Row):
     """True if it compiles its kernels as programs run: GPU code in its libraries is that of its tools."""
     optional: bool = False
     """True if it works without its libraries, and says so in a log: what they lack is a reservation."""
+    least: str | None = None
+    """The least compute capability that its maker names for any release on record."""
+    instead: tuple[str, ...] = ()
+    """Packages that do the same on other cards."""
+    features: Mapping[str, str] = field(default_factory=dict)
+    """The compute capability from which on it does something that cards before lack."""
+    by_card: Mapping[str, str] = field(default_factory=dict)
+    """What its maker names for cards of a compute capability; a clause."""
+    without: str = ""
+    """What programs take in its place, without any package; a clause."""
     light: bool = False
     """True if its code asks nothing of CUDA or of a framework: its requirements are read, and the NumPy that
     it is compiled for."""

@@ -322,3 +322,37 @@ def test_keras_3_without_tensorflow_takes_the_name_of_its_backend(beside, env, i
     cell = beside("jax==0.4.30", "keras==3.5.0", env=tuple(env.items()), imports=imports)
     outcome, message = said(cell, "known-bad", truth=Truth(wheels=tuple(wheels), locked=True))
     assert (outcome, "KERAS_BACKEND" in message) == (word, bool(word))
+
+
+@pytest.mark.parametrize(
+    ("wish", "card", "says"),
+    [
+        # its build files name no code for the card, and compiling makes none
+        (
+            "mamba-ssm",
+            "V100",
+            ["compiling makes none", "the last release with code for it is mamba-ssm 2.3"],
+        ),
+        # its maker's page names the cards, whatever the build files of an older release list
+        ("flash-attn", "V100", ["8.0 and newer", "xformers 0.0.30 (beside PyTorch 2.7.0) has code", "sdpa"]),
+        ("flash-attn==2.5.0", "T4", ["8.0 and newer", "flash-attention-turing", "sdpa"]),
+        # wheels: the release with which support ended, and that none ever had any
+        ("xformers==0.0.35", "P100", ["the last release with code for it is xformers 0.0.30"]),
+        ("vllm==0.19.1", "P100", ["7.0 and newer", "Ollama"]),
+    ],
+)
+def test_a_package_without_code_for_a_card_says_so_and_what_there_is_instead(
+    beside, wish, card, says
+) -> None:
+    """Nobody is told to compile by hand what has no code for their card."""
+    cell = beside("torch==2.10.0", wish, gpus=(card,))
+    outcome, message = said(cell, "package-known") if "==" not in wish else said(cell, "package-gpu")
+    assert outcome == "impossible"
+    for words in says:
+        assert words in message
+    assert "only sources" not in said(cell, "package-python")[1]
+
+
+def test_what_is_compiled_for_a_card_that_its_build_files_name_is_only_a_matter_of_compiling(beside) -> None:
+    message = said(beside("torch==2.10.0", "flash-attn", gpus=("RTX4090",)), "package-known")[1]
+    assert "only sources" in message
