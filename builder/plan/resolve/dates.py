@@ -176,6 +176,19 @@ def committed(file: Path, today: datetime.date) -> Period | None:
     return Period(day=day, written=day, why=f"the newest commit of {folder} is of {day}")
 
 
+def period_for(
+    wishes: Sequence[NamedRequirement], date: str | None, files: Sequence[Path], index: Index | None
+) -> Period | None:
+    """The time of a project: the one that is given, else that of what it names, else of its clone."""
+    if date is not None:
+        return as_of(date)
+    if index is None:
+        return None
+    today = datetime.datetime.now(datetime.UTC).date()
+    found = period_of(wishes, index, today)
+    return found or next(filter(None, (committed(file, today) for file in files)), None)
+
+
 def released(files: Iterable[IndexFile], name: str) -> dict[str, str]:
     """The day of each final release's first file, as far as an index tells."""
     found: dict[str, str] = {}

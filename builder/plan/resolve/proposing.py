@@ -1,6 +1,5 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
-import datetime
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +19,15 @@ from builder.core.errors import (
 from builder.core.versions import canonical, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
-from builder.plan.resolve.dates import Period, as_of, committed, period_of
+from builder.plan.resolve.dates import period_for
 from builder.plan.resolve.notes import (
+    ProposalNote,
     named,
+    noted_as,
     notes_on,
-    of_glibc,
     of_indexes,
     of_newer,
+    of_newer_driver,
     of_older,
     of_pythons,
     of_retired,
@@ -111,6 +112,13 @@ class ProposedMatrix:
     """Of each framework, if a card or a driver is given."""
     changes: Sequence[Substitution] = ()
     """What differs from what was asked for."""
+    said: Sequence[ProposalNote] = ()
+    """Notes on the proposals."""
+
+    @property
+    def notes(self) -> list[ProposalNote]:
+        """Notes on what was read, and on the proposals."""
+        return [*noted_as("files", self.asked.notes), *self.said]
 
     def origin(self, wish: NamedRequirement) -> tuple[str, str]:
         """The source of a framework's versions, ``index`` or ``facts``, and why."""
@@ -178,14 +186,14 @@ def propose(
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
-        demand = replace(demand, period=_period(demand, date, files, index))
+        wishes = (*demand.frameworks, *demand.companions)
+        demand = replace(demand, period=period_for(wishes, date, files, index))
         changes, refusal = swapped, _refused_for(swapped)
         try:
             demand, dropped, standing, told = _served(
                 demand, available, index, limit, rootfs=rootfs, note=note
             )
-            changes = [*swapped, *dropped]
-            asked.notes += told
+            changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
             if isinstance(problem, _BrokenSetError) and index is not None:
@@ -194,7 +202,7 @@ def propose(
                     raise
                 way = replace(way, proposal=read[0])
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
-            asked.notes += of_older(way.proposal, demand, available)
+            said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
@@ -211,8 +219,7 @@ def propose(
                 *of_sources(asked, best, demand),
             )
             raise _with_way(refusal, changes, standing[0], whole, notes) from refusal
-        asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
-        asked.notes += of_glibc(standing[0], demand)
+        by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
         machine_given = (
             demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
         )
@@ -221,6 +228,8 @@ def propose(
             for wish in demand.frameworks
             if machine_given
         ]
+        said += notes_on(standing, demand, asked, by_hand)
+        said += noted_as("driver", of_newer_driver(last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,
@@ -229,18 +238,8 @@ def propose(
             proposals=standing,
             last=last,
             changes=changes,
+            said=said,
         )
-
-
-def _period(demand: Demand, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
-    """The time of the project: the one that is given, else that of what it names, else of its clone."""
-    if date is not None:
-        return as_of(date)
-    if index is None:
-        return None
-    today = datetime.datetime.now(datetime.UTC).date()
-    found = period_of((*demand.frameworks, *demand.companions), index, today)
-    return found or next(filter(None, (committed(file, today) for file in files)), None)
 
 
 @contextmanager
@@ -285,7 +284,7 @@ def _served(
     *,
     rootfs: bool,
     note: Callable[[str], None],
-) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+) -> tuple[Demand, list[Substitution], list[Proposal], list[ProposalNote]]:
     """As :func:`_on_any_python`, after the demand and what was left out of it: of two packages that write the
     same files pip leaves one, too, so that nobody has to be asked.
     """
@@ -374,7 +373,7 @@ def _on_any_python(
     *,
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
-) -> tuple[list[Proposal], list[str]]:
+) -> tuple[list[Proposal], list[ProposalNote]]:
     """As :func:`_standing`; if that finds none, on the Pythons that the companions have wheels for.
 
     With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
@@ -398,7 +397,8 @@ def _on_any_python(
             raise first from second  # which speaks of what was asked for
     else:
         has, there = {}, frozenset[str]()
-    return standing, [*of_pythons(has), *of_older(standing[0], demand, available), *newer]
+    older = noted_as("older", of_older(standing[0], demand, available))
+    return standing, [*noted_as("python", of_pythons(has)), *older, *newer]
 
 
 def _standing(
@@ -409,7 +409,7 @@ def _standing(
     *,
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
-) -> tuple[list[Proposal], list[str]]:
+) -> tuple[list[Proposal], list[ProposalNote]]:
     """At most ``limit`` proposals that rules and resolver accept, and notes on newer releases that they are
     not of; NothingPossibleError if there are none.
     """
@@ -450,7 +450,7 @@ def _standing(
             hint="loosen a requirement that the resolver names, or the Python",
         )
     # beside other packages :func:`of_older` says it
-    return standing, list(of_newer(standing, {} if demand.companions else refused))
+    return standing, [*noted_as("newer", of_newer(standing, {} if demand.companions else refused))]
 
 
 def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         builds_of as builds_of,
         card_of as card_of,
         class_of as class_of,
+        driver_installs as driver_installs,
+        is_without as is_without,
         known_class as known_class,
         maker_of as maker_of,
         named_card as named_card,

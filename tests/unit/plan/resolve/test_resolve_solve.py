@@ -14,6 +14,7 @@ from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.devices import of_generations
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
@@ -539,14 +540,43 @@ def test_where_only_the_driver_is_in_the_way_another_one_is_the_answer(
 ) -> None:
     demand = demanded("torch", gpus=(card,), driver=driver)
     said = nothing(demand, search(demand), None)
-    (way,) = said.instead
+    *newest, way = said.instead
     assert way["driver"] == other
+    assert all(one["cell"]["frameworks"] == ["torch==2.15.0"] for one in newest)
     assert "another driver would do:" in said.message
     index = f"https://download.pytorch.org/whl/{framework.partition('+')[2]}"
     assert f"with --driver {other}, " in said.message
     assert f": {framework} on Python" in said.message
     assert f"`pip install {framework} --extra-index-url {index}`" in said.message
     assert "without --gpu" not in said.message
+
+
+def test_who_has_a_driver_that_is_too_old_gets_the_commands_of_their_system() -> None:
+    """The newest release first, the oldest driver that does for who cannot have that, and whole commands."""
+    demand = demanded("torch", gpus=("GTX1650",), driver="390")
+    said = nothing(demand, search(demand), None)
+    assert [way["driver"] for way in said.instead] == ["580.65.06", "410"]
+    for system in ("Ubuntu 22.04, 24.04", "Debian 12, 13", "RHEL", "Fedora"):
+        assert f"  on {system}" in said.message
+    assert "sudo ubuntu-drivers install nvidia:580 && sudo reboot" in said.message
+    windows = nothing(replace(demand, kernel_modules=False), search(demand), None).message
+    assert "  on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
+    assert "apt-get" not in windows
+
+
+@pytest.mark.parametrize(
+    ("card", "least", "branch", "systems"),
+    [
+        ("GTX1080", "595.71", "", 0),  # no such branch serves it
+        ("GTX1080", "525.60.13", "nvidia-driver-580 ", 2),  # the last that does, with its own modules
+        ("K80", "450.80.02", "", 0),  # whose last branch is not on record
+        ("RTX4090", "580.65.06", "nvidia:580 ", 4),
+    ],
+)
+def test_the_driver_that_is_installed_serves_the_card(card, least, branch, systems) -> None:
+    found = dict(driver_installs([card], least))
+    assert len(found) == systems
+    assert branch in "".join(found.values())
 
 
 def test_nobody_is_told_to_give_up_the_card_that_they_have() -> None:

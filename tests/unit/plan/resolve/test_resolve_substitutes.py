@@ -236,11 +236,12 @@ def test_the_pythons_are_tried_for_which_there_are_wheels(monkeypatch: pytest.Mo
     standing, notes = proposing._on_any_python(demand, {}, index, 1, rootfs=False)
     assert standing[0].cell.python == "3.7"
     assert standing[0].cell.frameworks == ("torch==1.13.1",)
-    assert notes[0] == (
+    assert notes[0].kind == "python"
+    assert notes[0].text == (
         "numpy==1.16.4 (as typed) has wheels for Python 3.6, 3.7, and so one of them is taken"
     )
     assert re.fullmatch(
-        r"torch 2\.\S+ is possible alone; 1\.13\.1 is the newest found with numpy==1\.16\.4", notes[1]
+        r"torch 2\.\S+ is possible alone; 1\.13\.1 is the newest found with numpy==1\.16\.4", notes[1].text
     )
     monkeypatch.setattr(index, "offers", lambda _name: files[:0])
     with pytest.raises(NothingPossibleError):
