@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from builder.core.errors import NothingPossibleError, NotKnownError, PackageIndexError, UsageError
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, key, pinned, release, short
+from builder.core.versions import canonical, contains, key, names_of, pinned, release, short
 from builder.plan.facts.reading import read_package
 from builder.plan.facts.rules import (
     PYTORCH,
@@ -92,20 +92,35 @@ def notes_on(
 
 
 def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
-    """What has to be on the system for the first proposal: the driver, and nvcc for what is compiled."""
+    """What has to be on the system for the first proposal: the driver, packages of Debian's, and nvcc for
+    what is compiled, now or as it runs.
+    """
     cell, cuda = best.cell, cuda_of(best.cell)
     if cuda is None or cell.cuda.provider != "wheels":
         return
     needs = [one for one in check(cell, only=("driver",)) if one.outcome is Outcome.POSSIBLE]
     least = f", {needs[0].values[0].text} or newer" if needs and demand.kernel_modules else ""
-    compiled = [*after(cell), *by_hand]
-    nvcc = f"; nvcc of CUDA {short(cuda, 2)} to compile {', '.join(compiled)}" if compiled else ""
-    alone = "" if compiled else ", and neither a CUDA toolkit nor cuDNN"
-    source = f" [{needs[0].values[0].source}]" if needs and least else ""
+    source = f" [{needs[0].values[0].source}]" if least else ""
+    to = [f"to compile {', '.join(names)}" for names in ([*after(cell), *by_hand],) if names]
+    to += [f"for what {name} compiles as programs run" for name in _compiling(cell)]
+    other = f"nvcc of CUDA {short(cuda, 2)} {' and '.join(to)}" if to else "neither a CUDA toolkit nor cuDNN"
+    other += f"; {', '.join(cell.apt)} of Debian's and Ubuntu's packages" if cell.apt else ""
     yield (
-        f"on the system: NVIDIA's driver{least}{alone}{nvcc}; the wheels bring the libraries of CUDA {cuda}, "
+        f"on the system: NVIDIA's driver{least}, and {other}; the wheels bring the libraries of CUDA {cuda}, "
         f"whatever CUDA `nvidia-smi` prints{source}"
     )
+
+
+def _compiling(cell: Cell) -> Iterator[str]:
+    """What compiles CUDA code as programs run, of a cell's packages and of what these ask for."""
+    asked = [Requirement(text) for text in (*cell.frameworks, *cell.pip)]
+    there = {canonical(one.name) for one in asked}
+    for one in asked:
+        table = load().packages.get(canonical(one.name))
+        if table is not None and (row := table.row(pinned(one) or "")) is not None:
+            there |= names_of(row.requires)
+    kernels = (load().kernels[name] for name in sorted(there & load().kernels.keys()))
+    yield from (one.uses for one in kernels if "nvcc" in one.needs and one.unless not in there)
 
 
 def of_features(best: Proposal, demand: Demand) -> Iterator[str]:

@@ -17,8 +17,8 @@ from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
+from builder.plan.resolve import notes, solve
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve import solve
 from builder.plan.resolve.refusals import nothing
 from builder.plan.resolve.solve import (
     Demand,
@@ -707,3 +707,39 @@ def test_the_kernel_modules_that_cards_need_are_told() -> None:
     ]
     assert "nvidia-driver-575, without -open" in old[-1]
     assert not any("kernel modules" in line for line in of_generations(("P40",), "535.10"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "says", "not_said"),
+    [
+        ({}, ["driver, 525.60.13 or newer, and neither a CUDA toolkit nor cuDNN"], ["nvcc", "Debian"]),
+        (
+            {"pip": ("vllm==0.19.1",), "apt": ("libheif1",)},
+            ["nvcc of CUDA 12.8 for what FlashInfer"],
+            ["neither"],
+        ),
+        ({"apt": ("libgl1",)}, ["neither a CUDA toolkit nor cuDNN; libgl1 of Debian's"], ["nvcc"]),
+        ({"pip": ("flash-attn",)}, ["nvcc of CUDA 12.8 to compile flash-attn"], ["neither"]),
+    ],
+)
+def test_what_has_to_be_on_the_system_is_said_once(cell, says, not_said) -> None:
+    demand = demanded("torch==2.10.0", gpus=("RTX3090",))
+    (best, *_) = search(demand).possible
+    best = replace(best, cell=replace(best.cell, **cell))
+    (said,) = notes.of_system(best, demand)
+    for words in says:
+        assert words in said
+    for words in not_said:
+        assert words not in said
+    (windows,) = notes.of_system(best, replace(demand, kernel_modules=False))
+    assert "525.60.13" not in windows  # which is a driver for Linux
+
+
+def test_what_a_package_does_on_newer_cards_alone_is_said() -> None:
+    demand = demanded("torch==2.10.0", gpus=("V100",))
+    (best, *_) = search(demand).possible
+    best = replace(best, cell=replace(best.cell, pip=("vllm==0.19.1",)))
+    (said,) = notes.of_features(best, demand)
+    assert "vllm on V100 (7.0) is without AWQ (from 7.5 on)" in said
+    assert "FP8 (W8A8) (from 8.9 on)" in said
+    assert not list(notes.of_features(best, replace(demand, gpus=("H100",))))
