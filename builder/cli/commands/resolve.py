@@ -242,7 +242,7 @@ def _in_wsl(asked: Wishes) -> str:
     return f"`rtbuild resolve {names} --system wsl`"
 
 
-_OF_LINUX = frozenset(("newer", "older", "build", "index", "elsewhere", "glibc", "system"))
+_OF_LINUX = frozenset(("newer", "older", "build", "index", "elsewhere", "glibc", "system", "image"))
 """Kinds of notes on releases and builds that were judged by the wheels for Linux."""
 
 

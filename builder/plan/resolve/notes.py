@@ -26,7 +26,7 @@ from builder.plan.facts.rules import (
     of_generations,
 )
 from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
-from builder.plan.lock import after, pip_install, pip_line
+from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.refusals import LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
@@ -44,6 +44,7 @@ _NoteKind = Literal[
     "cpu",
     "card",
     "feature",
+    "image",
     "compile",
     "glibc",
     "system",
@@ -89,6 +90,7 @@ def notes_on(
     yield from noted_as("feature", of_features(best, demand))
     yield from noted_as("compile", of_sources(asked, best, demand))
     yield from noted_as("glibc", of_glibc(best, demand))
+    yield from noted_as("image", official_images(best.cell) if best.cell.cuda.provider != "none" else ())
 
 
 def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
@@ -270,7 +272,7 @@ def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
         wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
         release_, _, taken = (pinned(parsed) or "").partition("+")
         if not taken or wish is None or pinned(wish.parsed) != release_:
-            continue  # a range leaves the build open, and who names one gets it
+            continue  # a range leaves the build open
         named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
         rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
         row = next((row for row in rows if row.variant in named), None)

@@ -333,7 +333,7 @@ def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
     assert {p["cell"]["frameworks"][0] for p in document["proposals"]} == {"torch==1.12.1+cu113"}
     assert {p["cell"]["python"] for p in document["proposals"]} == {"3.9"}
     assert document["beside"] == ["torchaudio"]
-    left, system = document["notes"]
+    left, system, *_ = document["notes"]
     assert left == f"{path}: cudatoolkit: not taken over"
     assert "neither a CUDA toolkit nor cuDNN" in system
     with pytest.raises(UsageError, match="No such file"):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         FactsError as FactsError,
         FrameworkRow as FrameworkRow,
         FrameworkTable as FrameworkTable,
+        Row as Row,
         Source as Source,
         TableFile as TableFile,
     )

@@ -25,7 +25,7 @@ from uv import find_uv_bin
 from builder.cli.commands.venv import export
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
-from builder.plan.lock.export import FORMATS, Form, lost_by, pip_line, written
+from builder.plan.lock.export import FORMATS, Form, lost_by, official_images, pip_line, written
 from builder.plan.matrix import load
 from builder.sources.index import Index
 from builder.sources.index.uv import IndexSettings
@@ -331,3 +331,23 @@ def test_an_own_package_has_an_extra_for_each_cuda(extra: str, tmp_path: Path) -
     exported = uv_in(tmp_path, "export", "--no-hashes", "--no-emit-project", "--extra", extra)
     linux = [line for line in exported.splitlines() if line.startswith("torch==2.7.1+")]
     assert [line.partition(" ")[0] for line in linux] == [f"torch==2.7.1+{extra}"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "pip", "image"),
+    [
+        ("torch==2.14.1+cu126", (), "pytorch/pytorch:2.14.1-cuda12.6-cudnn9-runtime`"),
+        ("torch==2.14.0", ("vllm==0.33.0",), "vllm/vllm-openai:v0.33.0`"),
+        ("tensorflow==2.15.1", (), "tensorflow/tensorflow:2.15.1-gpu`"),
+        ("torch==99.0", (), None),  # whose CUDA nobody read
+        ("torch", ("vllm",), None),
+        ("jax[cuda12]==0.6.0", (), None),
+    ],
+)
+def test_the_maker_s_image_is_told_by_the_form_of_its_tags(
+    framework: str, pip: tuple[str, ...], image: str | None
+) -> None:
+    told = list(official_images(lock_cell("one", frameworks=(framework,), pip=pip)))
+    assert len(told) == (image is not None)
+    assert (image or "") in "".join(told)
+    assert all("lists those that there are" in line for line in told)
