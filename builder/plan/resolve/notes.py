@@ -625,8 +625,7 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
     """The refusal for a Jetson, with the wheels that NVIDIA has for each JetPack."""
     names = " ".join(str(wish) for wish in asked.wishes)
     rows = [row for row in load().jetpacks.values() if jetpack in {None, row.version}]
-    if not rows:
-        rows = [*load().jetpacks.values()]
+    rows = rows or [*load().jetpacks.values()]
     told = (
         f"{names}: builds of the package indexes are not for a Jetson up to JetPack 6: those for ARM compute "
         "on the CPU there, or are for servers"
@@ -640,7 +639,8 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
         "\n".join(lines),
         reasons=lines,
         hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
-        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way",
+        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way; on Thor, "
+        f"which has a later JetPack: `rtbuild resolve {names} --gpu Thor`",
     )
 
 

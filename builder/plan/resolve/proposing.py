@@ -76,8 +76,8 @@ _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
 _NO_PACKAGE = (
-    "a program that is no package is served by its own requirements: "
-    "`rtbuild resolve torch -r THEIR/requirements.txt`"
+    "a program that is no package is served by its own requirements: `rtbuild resolve torch -r "
+    "THEIR/requirements.txt`; a model by the package that runs it: `rtbuild resolve vllm`"
 )
 _FRAMEWORK_EXTRAS = {"tf": "tensorflow", "flax": "jax"}
 """Extras by which packages bring a framework of another name: transformers[tf], [flax]."""

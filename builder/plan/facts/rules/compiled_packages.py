@@ -92,6 +92,9 @@ def _asked(one: CellPackage) -> Value:
 
 def _none_fits(stack: Stack, one: CellPackage) -> Iterator[Finding]:
     """No release goes with what is asked for beside it: which of them comes closest, and what it wants."""
+    if too_old := [*_too_old(stack, one, one.table.rows[0])]:
+        yield from too_old  # whatever else speaks against single releases
+        return
     own = [parsed for who, parsed in one.wanted if who == "the cell"]
     rows = [row for row in one.table.rows if all(p.specifier.contains(row.version) for p in own)]
     wheels = [row for row in rows if row.archive != "source"]
@@ -452,17 +455,25 @@ def _of_cards(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Findi
     package = load().package_names[one.name]
     if one.variant or stack.cell.platform != "linux/amd64" or package.runtime:
         return
+    too_old = [*_too_old(stack, one, row)]
+    yield from too_old
     listed, other = _code(stack, row)
-    for card in filter(None, map(card_of, stack.cell.gpus)):
-        if package.least is not None and not at_least(card.capability, package.least):
-            text = f"{one.label} is for compute capability {package.least} and newer by its maker's page"
-            values = (_of_card(card), Value(f"cards of {one.name}", package.least, package.sources[1]))
-            yield impossible(f"{text}; {card.name} has {card.capability}{_else_for(one, row, card)}", *values)
-        elif listed:
+    for card in filter(None, map(card_of, stack.cell.gpus if not too_old else ())):
+        if listed:
             yield from _runs(one, row, card, listed, other)
         elif row.archive != "source" and (why := _why_no_code_known(one, row)) is not None:
             text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
             yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
+
+
+def _too_old(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:
+    """The cards of the cell that are older than any that the package's maker names."""
+    package = load().package_names[one.name]
+    for card in filter(None, map(card_of, stack.cell.gpus)) if package.least is not None else ():
+        if not at_least(card.capability, package.least or "0"):
+            text = f"{one.label} is for compute capability {package.least} and newer by its maker's page"
+            values = (_of_card(card), Value(f"cards of {one.name}", package.least or "", package.sources[1]))
+            yield impossible(f"{text}; {card.name} has {card.capability}{_else_for(one, row, card)}", *values)
 
 
 def _of_card(card: GpuRow) -> Value:

@@ -430,10 +430,10 @@ def of_generations(gpus: Sequence[str], driver_: str | None = None, *, modules: 
 def of_driver(gpus: Sequence[str], least: str, *, modules: bool = True) -> Iterator[str]:
     """How a driver is installed that is at least ``least`` and serves the cards: a line for each system."""
     if not modules:
-        yield "on Windows itself: https://www.nvidia.com/en-us/drivers/, then `wsl --shutdown`; none in WSL"
+        yield "a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/, then `wsl --shutdown`"
         return
     for system, command in driver_installs(gpus, least):
-        yield f"on {system}: `{command}`"
+        yield f"driver {least} or newer on {system}: `{command}`"
 
 
 def driver_of(finding: Finding) -> str | None:

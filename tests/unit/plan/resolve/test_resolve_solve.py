@@ -557,10 +557,10 @@ def test_who_has_a_driver_that_is_too_old_gets_the_commands_of_their_system() ->
     said = nothing(demand, search(demand), None)
     assert [way["driver"] for way in said.instead] == ["580.65.06", "410"]
     for system in ("Ubuntu 22.04, 24.04", "Debian 12, 13", "RHEL", "Fedora"):
-        assert f"  on {system}" in said.message
+        assert f"  driver 580.65.06 or newer on {system}" in said.message
     assert "sudo ubuntu-drivers install nvidia:580 && sudo reboot" in said.message
     windows = nothing(replace(demand, kernel_modules=False), search(demand), None).message
-    assert "  on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
+    assert "  a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
     assert "apt-get" not in windows
 
 
