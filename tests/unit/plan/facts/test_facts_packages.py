@@ -356,3 +356,12 @@ def test_a_package_without_code_for_a_card_says_so_and_what_there_is_instead(
 def test_what_is_compiled_for_a_card_that_its_build_files_name_is_only_a_matter_of_compiling(beside) -> None:
     message = said(beside("torch==2.10.0", "flash-attn", gpus=("RTX4090",)), "package-known")[1]
     assert "only sources" in message
+
+
+def test_a_client_without_its_engine_is_no_answer(beside) -> None:
+    """sglang 0.5.2 asks for no PyTorch, and so any went with it: what computes came with an extra."""
+    outcome, message = said(beside("torch==2.15.0", "sglang==0.5.2"), "known-bad")
+    assert outcome == "impossible"
+    assert "extra all or srt" in message
+    for wish in ("sglang[all]==0.5.2", "sglang==0.5.9"):
+        assert said(beside("torch==2.9.1", wish), "known-bad") == ("", "")
