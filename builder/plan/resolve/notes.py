@@ -25,7 +25,7 @@ from builder.plan.facts.rules import (
     of_driver,
     of_generations,
 )
-from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, load
+from builder.plan.facts.tables import FrameworkRow, GpuRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.refusals import LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
@@ -115,9 +115,8 @@ def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> It
 
 def _compiling(cell: Cell) -> Iterator[str]:
     """What compiles CUDA code as programs run, of a cell's packages and of what these ask for."""
-    asked = [Requirement(text) for text in (*cell.frameworks, *cell.pip)]
-    there = {canonical(one.name) for one in asked}
-    for one in asked:
+    there = names_of((*cell.frameworks, *cell.pip))
+    for one in map(Requirement, cell.pip):
         table = load().packages.get(canonical(one.name))
         if table is not None and (row := table.row(pinned(one) or "")) is not None:
             there |= names_of(row.requires)
@@ -235,7 +234,8 @@ def of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[st
     newest = dict(releases_of(next(alike, best)))
     for name, version in releases_of(best):
         if name in newest and release(version) < release(newest[name]):
-            beside = named(demand.companions)
+            wants = next(leaving_out(best.cell.pip, name, newest[name], load().packages), "")
+            beside = named(demand.companions) + f": {wants}" * bool(wants)
             yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         PackageName as PackageName,
         PackageRow as PackageRow,
         PackageTable as PackageTable,
+        leaving_out as leaving_out,
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable

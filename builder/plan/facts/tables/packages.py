@@ -7,14 +7,14 @@ by ``rtbuild facts refresh`` from its wheel, or from the build files of its sour
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from builder.core.versions import canonical, key, release, requirement
+from builder.core.versions import canonical, key, pinned, release, requirement
 from builder.plan.facts.tables.frameworks import (
     FactsError,
     FrameworkRow,
@@ -262,3 +262,15 @@ def newest_minor(versions: Sequence[str]) -> list[str]:
         numbers = key(version)
         best[numbers[:3] if numbers[:2] == (0, 0) else numbers[:2]] = version
     return list(best.values())
+
+
+def leaving_out(
+    pip: Iterable[str], name: str, version: str, tables: Mapping[str, PackageTable]
+) -> Iterator[str]:
+    """``vllm 0.33.0 wants torch==2.14.0``: what pinned packages ask for that a release does not meet."""
+    for parsed in filter(None, map(requirement, pip)):
+        table = tables.get(canonical(parsed.name))
+        row = table.row(pinned(parsed) or "") if table is not None else None
+        for asked in row.asks(name) if row is not None else ():
+            if not asked.specifier.contains(version, prereleases=True):
+                yield f"{row.label if row is not None else parsed} wants {asked.name}{asked.specifier}"

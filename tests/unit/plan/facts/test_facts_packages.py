@@ -14,6 +14,7 @@ from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.packages import bad_pairs
 from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.packages import leaving_out
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 
@@ -365,3 +366,10 @@ def test_a_client_without_its_engine_is_no_answer(beside) -> None:
     assert "extra all or srt" in message
     for wish in ("sglang[all]==0.5.2", "sglang==0.5.9"):
         assert said(beside("torch==2.9.1", wish), "known-bad") == ("", "")
+
+
+def test_what_leaves_a_release_out_is_the_requirement_of_a_package_beside() -> None:
+    pip = ("vllm==0.33.0", "numpy", "nobody-read-this==1.0")
+    packages = tables.load().packages
+    assert list(leaving_out(pip, "torch", "2.15.0", packages)) == ["vllm 0.33.0 wants torch==2.14.0"]
+    assert list(leaving_out(pip, "torch", "2.14.0", packages)) == []
