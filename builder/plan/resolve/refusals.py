@@ -155,8 +155,7 @@ def _of_ways(ways: Sequence[WayOut], demand: Demand, *, absent: bool) -> Iterato
     """Lines on the ways out, and on how to install another driver."""
     if not ways:
         return
-    driver = ways[0].driver
-    head = "another driver would do:" if driver is not None else WAYS_LEAD[absent]
+    head = WAYS_LEAD[absent] if (driver := ways[0].driver) is None else "another driver would do:"
     yield f"{len(ways)} environments or images instead, by card:" if ways[0].cards else head
     yield from (f"  {way}" for way in ways)
     if driver is not None:
@@ -262,8 +261,8 @@ def _with_full_driver(found: Search, demand: Demand, first: First) -> list[WayOu
     numbers = {v.text for one in findings for v in one.values if v.text.startswith(f"{branch}.")}
     for number in sorted(numbers, key=key):
         if (proposal := first(replace(demand, driver=number), {})) is not None:
-            by = "or a newer one of its branch (nvidia-smi prints it)"
-            return [_with_driver(demand, proposal, number, by)]
+            words = "or a newer one of its branch (nvidia-smi prints it)"
+            return [_with_driver(demand, proposal, number, words)]
     return []
 
 
@@ -273,9 +272,7 @@ def _with_driver(demand: Demand, proposal: Proposal, number: str, by: str) -> Wa
 
 
 def _with_other_driver(found: Search, demand: Demand, first: First) -> list[WayOut]:
-    """The cells for other drivers that are known to do, where only the driver is in the way: the last branch
-    that serves a card; else the newest that a release asks for, and the oldest, for who cannot have that.
-    """
+    """With the last branch that serves the cards; else the newest that a release asks for, and the oldest."""
     given = demand.driver
     if given is None or not demand.gpus:
         return []
@@ -284,20 +281,18 @@ def _with_other_driver(found: Search, demand: Demand, first: First) -> list[WayO
     numbers = {text for one in about if (text := driver_of(one)) is not None}
     numbers |= {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
     newer = sorted((text for text in numbers if key(text) > key(given)), key=key)
-    ends = (max((b for b in load().branches if key(b) < key(end)), key=key, default=None) for end in numbers)
-    cards, ways = " and ".join(demand.gpus), list[WayOut]()
-    for number in sorted(filter(None, {*ends} if len(newer) < len(numbers) else ()), key=key, reverse=True):
-        if key(number) < key(given) and (proposal := first(replace(demand, driver=number), {})) is not None:
+    older, cards = numbers - {*newer}, " and ".join(demand.gpus)
+    last = {max((b for b in load().branches if key(b) < key(end)), key=key, default="") for end in older}
+    for number in sorted(last - {""}, key=key, reverse=True):
+        if (proposal := first(replace(demand, driver=number), {})) is not None:
             by = f"the last branch that serves {cards}; install it in place of {given}"
             return [_with_driver(demand, proposal, number, by)]
-    by = f"or a newer one of its branch: from it on {cards} is known to be served"
+    by, ways = "or newer", dict[tuple[str, ...], WayOut]()
     for number in (*newer[-1:], *newer[:-1]):
-        proposal = first(replace(demand, driver=number), {})
-        if proposal is not None and all(
-            one.proposal.cell.frameworks != proposal.cell.frameworks for one in ways
-        ):
-            ways.append(_with_driver(demand, proposal, number, by if ways else "or newer"))
-    return ways[:2]
+        if (proposal := first(replace(demand, driver=number), {})) is not None:
+            ways.setdefault(proposal.cell.frameworks, _with_driver(demand, proposal, number, by))
+            by = f"or a newer one of its branch: from it on {cards} is known to be served"
+    return [*ways.values()][:2]
 
 
 def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:
