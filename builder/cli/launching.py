@@ -254,6 +254,10 @@ def _free(port: int) -> bool:
         return True
 
 
+_REFUSED = 125
+"""The status of an engine that refused: https://docs.docker.com/engine/containers/run/"""
+
+
 def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
     """Run the command; its exit status, or 0 if it was stopped by a signal to rtbuild."""
     if planned.name is None:  # in front, with the terminal: Ctrl-C is for the program inside
@@ -265,20 +269,23 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
             return subprocess.run(planned.command, stdout=out, check=False).returncode
         finally:
             signal.signal(signal.SIGINT, before)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         planned.command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if document is not None else None,
         errors="replace",
         start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
-    )
-    try:
-        _relay(process.stdout or (), document or {})
-        return process.wait()
-    except KeyboardInterrupt:
-        _stop(planned, process)
-        _relay(process.stdout or (), document or {})  # its last words
-        return 0
+    ) as process:
+        try:
+            _relay(process.stdout or (), document or {})
+            status = process.wait()
+        except KeyboardInterrupt:
+            _stop(planned, process)
+            _relay(process.stdout or (), document or {})  # its last words
+            status = 0
+    if document is not None and document["address"] is None and status != _REFUSED:
+        print_json(document | {"exit_status": status})  # it ended before it had an address
+    return status
 
 
 def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
@@ -312,7 +319,7 @@ def _quietly(*command: str) -> None:
 def _outcome(planned: LaunchPlan, status: int) -> int:
     """rtbuild's exit code for the container's."""
     failed = partial(CommandError, command=planned.command, returncode=status)
-    if status == 125:  # the engine refused: https://docs.docker.com/engine/containers/run/
+    if status == _REFUSED:
         _refuse_namesake(planned)
         raise failed("the engine did not start the container; its own words are above", hint="rtbuild doctor")
     if planned.mode == "verify":

@@ -8,33 +8,37 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
-from packaging.requirements import Requirement
-from packaging.version import Version
 
 from builder.cli import options as opt
-from builder.cli.console import Progress, Terminal, counted, human_bytes, print_json, say, show
-from builder.cli.first_matrix import MatrixWish, asked_machine, matrix_text, wishes, write_matrix
+from builder.cli.console import Progress, Terminal, print_json, say, show
+from builder.cli.first_matrix import (
+    AnswerLine,
+    MatrixWish,
+    answer_lines,
+    asked_machine,
+    matrix_text,
+    packages_of,
+    wishes,
+    without_sources,
+    write_matrix,
+)
 from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.files import write_whole
-from builder.core.model import Cell
-from builder.core.versions import key, names_of, pinned, release, short
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Outcome, by_compat, check, cuda_of, glibc_for, platform_of
-from builder.plan.facts.tables import load, to_type
-from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
+from builder.plan.facts.rules import Outcome, check, cuda_of, platform_of
+from builder.plan.facts.tables import is_without, load, to_type
 from builder.plan.resolve import (
-    TYPED,
     AskedMachine,
     AskedSystem,
-    Proposal,
+    ElsewhereLine,
+    ProposalNote,
     ProposedMatrix,
     Wishes,
     asked_system,
-    needs_standalone,
     of_jetson,
     propose,
     system_in,
@@ -42,15 +46,6 @@ from builder.plan.resolve import (
     without_cuda,
 )
 from builder.sources.index import Index
-
-_BESIDE = 2
-"""Packages beside the frameworks that are named with them; the matrix has all."""
-_OLDEST_OF_UV = "3.8"
-"""The oldest Python that uv installs: https://docs.astral.sh/uv/reference/policies/platforms/"""
-_EVERYWHERE = "2.17"
-"""The glibc of manylinux2014 (PEP 599): not worth a word, systems since 2014 have it."""
-_SOURCES = re.compile(r" \[(?:wheel|registry|table|cell): [^\[\]]*\]$")
-"""The sources at the end of a note, as :class:`Source` writes them."""
 
 
 def resolve(
@@ -138,9 +133,7 @@ def resolve(
     try:
         lines = _elsewhere(asked, on_system, gpu, python, index)
         if lines is not None:
-            unread = any("releases there are was not read" in text for text in lines)
-            answer: Literal["possible", "unknown"] = "unknown" if unread else "possible"
-            return _say_lines(lines, on_system, answer=answer, json_=json_)
+            return _say_elsewhere(lines, on_system, json_=json_)
         with noted(Terminal.of(progress), title) as note:
             found = propose(
                 asked,
@@ -160,17 +153,18 @@ def resolve(
             print_json(_refusal(none, asked, on))
         raise
     if on_system.kind in {"windows", "wsl"}:
-        found.asked.notes.insert(0, _IN_WSL)
+        found = replace(found, said=[ProposalNote(kind="driver", text=_IN_WSL), *found.said])
     if on_system.kind == "windows":
-        return _say_lines([*_on_windows(found)], on_system, answer="unknown", json_=json_)
+        return _say_elsewhere([*_on_windows(found)], on_system, json_=json_)
     if output is not None:
         with opt.writing(output):
             write_whole(output, found.text.encode())
+    own = not gpu and not driver
+    told = [*answer_lines(found, own=own, newer=drivers[1:], verbose=bool(verbose))]
     if json_:
-        print_json(document(found))
+        print_json(document(found, told))
     else:
-        say_answer(found, own=not gpu and not driver, newer=drivers[1:], verbose=bool(verbose))
-        say_reasons(found, verbose=bool(verbose))
+        _say(told)
         if output is None and not sys.stdout.isatty():
             show(found.text.removesuffix("\n"))
     file = output or Path("matrices") / f"{_title(found)}.yaml"
@@ -198,7 +192,7 @@ def _asked(gpu: list[str], drivers: Sequence[str], platform: str | None, system:
 
 def _elsewhere(
     asked: Wishes, system: AskedSystem, gpu: list[str], python: str | None, index: Index | None
-) -> list[str] | None:
+) -> list[ElsewhereLine] | None:
     """The answer without CUDA and where there is none; None where CUDA is asked for. Raises as
     :func:`without_cuda`, and NothingPossibleError for what has no CUDA on the system.
     """
@@ -217,7 +211,9 @@ def _systems(gpus: list[str], system: str | None) -> tuple[list[str], AskedSyste
     told = list(dict.fromkeys(one for one in (system, *(name for _, name in parts)) if one))
     if len({asked_system(one) for one in told}) > 1:
         raise UsageError(f"several systems are named: {', '.join(told)}", hint="ask for each by itself")
-    return [card for card, _ in parts], asked_system(told[0] if told else "linux")
+    return ["none" if is_without(card) else card for card, _ in parts], asked_system(
+        told[0] if told else "linux"
+    )
 
 
 def _refuse_without_cuda(asked: Wishes, python: str | None, index: Index | None) -> None:
@@ -232,7 +228,7 @@ def _refuse_without_cuda(asked: Wishes, python: str | None, index: Index | None)
             text = f"whether {wish} has a build with CUDA for Windows is not known"
             raise NotKnownError(text, hint=f"in WSL 2 that of Linux is taken: {_in_wsl(asked)}")
         if row.cuda == "none":
-            lines = [*without_cuda(asked, "windows", python, index)]
+            lines = [line.text for line in without_cuda(asked, "windows", python, index)]
             raise NothingPossibleError(
                 "\n".join((f"{row.text} [{row.source}]", "on Windows itself, without the card:", *lines)),
                 reasons=[row.text],
@@ -246,7 +242,11 @@ def _in_wsl(asked: Wishes) -> str:
     return f"`rtbuild resolve {names} --system wsl`"
 
 
-def _on_windows(found: ProposedMatrix) -> Iterable[str]:
+_OF_LINUX = frozenset(("newer", "older", "build", "index", "elsewhere", "glibc", "system", "image"))
+"""Kinds of notes on releases and builds that were judged by the wheels for Linux."""
+
+
+def _on_windows(found: ProposedMatrix) -> Iterable[ElsewhereLine]:
     """The lines for Windows of what was found for Linux; nobody read whether PyTorch's index has them.
 
     Raises NotKnownError if the lines of no proposal are known.
@@ -263,36 +263,47 @@ def _on_windows(found: ProposedMatrix) -> Iterable[str]:
         first = not seen
         seen |= {tuple(lines), one.cell.frameworks}
         brings = f" with CUDA {cuda}" if cuda is not None else ""
-        yield f"{_packages(one.cell)} on Python {one.cell.python}{brings}{told if first else ''}"
-        yield from (f"  by pip on Windows: {line}" for line in lines)
+        text = f"{packages_of(one.cell)} on Python {one.cell.python}{brings}{told if first else ''}"
+        yield ElsewhereLine(kind="answer", text=text)
+        for line in lines:
+            yield ElsewhereLine(kind="pip", text=f"  by pip on Windows: {line}", command=line)
     if not seen:
-        said = f"which builds of {_packages(found.proposals[0].cell)} Windows takes is not known"
+        said = f"which builds of {packages_of(found.proposals[0].cell)} Windows takes is not known"
         raise NotKnownError(said, hint=f"in WSL 2 that of Linux is taken: {_in_wsl(found.asked)}")
-    yield (
+    text = (
         "  without --index-url pip takes the build for the CPU on Windows; judged by the wheels for "
         "Linux: which of them PyTorch's index has for Windows was not read "
         "(https://pytorch.org/get-started/previous-versions/ lists them)"
     )
-    for text in found.asked.notes:
-        if text != _IN_WSL and " pip install " not in text and not text.startswith("torch"):
-            yield f"note: {_noted(text, verbose=False)}"
+    yield ElsewhereLine(kind="unread", text=text)
+    for note in found.notes:
+        if note.kind not in _OF_LINUX and note.text != _IN_WSL:
+            yield ElsewhereLine(kind="detail", text=f"note: {note.text}")
 
 
-def _say_lines(
-    lines: list[str], system: AskedSystem, *, answer: Literal["possible", "unknown"], json_: bool
-) -> int:
+def _say_elsewhere(lines: list[ElsewhereLine], system: AskedSystem, *, json_: bool) -> int:
     """Say an answer that has no matrix: pip's lines on another system, or without a card."""
+    told = [AnswerLine(kind=one.kind, text=without_sources(one.text), command=one.command) for one in lines]
     if json_:
-        pip = [text.partition(": ")[2] for text in lines if re.match(r" +(by pip|then)", text)]
-        print_json({"schema": 1, "answer": answer, "system": system.kind, "pip": pip, "lines": lines})
-    for line in lines:
-        say(_noted(line, verbose=False))
+        answer = "unknown" if any(one.kind == "unread" for one in lines) else "possible"
+        texts: dict[str, Any] = {"pip": _typed(told), "lines": [one.text for one in told]}
+        texts |= {"said": [one.as_json() for one in told]}
+        print_json({"schema": 1, "answer": answer, "system": system.kind, **texts})
+    else:
+        _say(told)
     return 0
 
 
-def _release(cell: Cell) -> Version:
-    """The release of a cell's first framework, without its build."""
-    return release((pinned(Requirement(cell.frameworks[0])) or "0").partition("+")[0])
+def _say(lines: Iterable[AnswerLine]) -> None:
+    """Say the lines; those with a command as they are, since wrapping would break it."""
+    terminal = Terminal.of()
+    for line in lines:
+        (say if line.command else terminal.say)(line.text)
+
+
+def _typed(lines: Iterable[AnswerLine]) -> list[str]:
+    """What is typed one after the other to have the first proposal."""
+    return [line.command for line in lines if line.kind in {"pip", "by-hand"}]
 
 
 def _given(
@@ -351,173 +362,10 @@ def _refuse_newer(found: ProposedMatrix, drivers: Sequence[str]) -> None:
                 )
 
 
-def say_answer(found: ProposedMatrix, *, own: bool, newer: Sequence[str], verbose: bool) -> None:
-    """Say the first cell, its line for pip, what moved for it, and why no newer release is it; ``own``: for
-    this machine; ``newer``: other drivers that it was asked for; ``verbose``: with the sources.
-    """
-    terminal, demand, first = Terminal.of(), found.demand, found.proposals[0]
-    cell = first.cell
-    driver = [f"driver {' and '.join((demand.driver, *newer))}"] if demand.driver is not None else []
-    cards = [*map(to_type, demand.gpus), *driver]
-    for_python = [f"Python {demand.python}"] if demand.python is not None else []
-    cuda = cuda_of(cell) if cell.cuda.provider != "none" else None
-    brings = f" with CUDA {cuda}" if cuda is not None else ""
-    on = f", for {', '.join(cards)}" if cards else ""
-    whose = ", of this machine (others: --gpu, --driver)" if own and driver else ""
-    open_ = [one.message for one in first.findings if one.outcome is Outcome.UNKNOWN]
-    why = "".join(f"; {text}" for text in (*_proven(first)[: first.unasked is not None], *open_[:1]))
-    names = f"{_packages(cell)} on Python {cell.python}{brings}"
-    terminal.say(f"{_answer(first)}: {names}{on}{whose}{why}")
-    _say_pip(found)
-    for change in found.changes:
-        terminal.say(f"changed: {change}")
-    for text in first.added:
-        terminal.say(f"added: {text}")
-    for last in found.last:
-        for line in last.lines(", ".join((*cards, *for_python))):
-            terminal.say(f"note: {_noted(line, verbose=verbose)}")
-
-
-def _say_pip(found: ProposedMatrix) -> None:
-    """Say the first cell's line for pip, the conditions of it, and that of the newest release; or the reason
-    that there is none.
-    """
-    terminal, first = Terminal.of(), found.proposals[0]
-    cell = first.cell
-    glibc = glibc_for(cell)
-    where, pages = f"on Python {cell.python}", _pages(found)
-    if glibc is not None and key(glibc) > key(_EVERYWHERE):
-        where += f" and a system with glibc {glibc} or later"
-    compat = by_compat(first.findings) is not None
-    if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True, pages=pages)) is not None:
-        say(f"  by pip, {where}: {by_pip}")
-        cuda = cuda_of(cell)
-        has = ""
-        if cuda is not None and key(cuda) < (12,):
-            has = f"; `conda install cudatoolkit={short(cuda, 2)} cudnn` brings both into an environment"
-        text = f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here{has}"
-        terminal.say(f"    {text}")
-    if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
-        say(f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}")
-        if first.sources:
-            names = ", ".join(text.partition(":")[0] for text in first.sources)
-            needs = f"a compiler and the headers of Python {cell.python}"
-            terminal.say(f"    {names}: pip compiles it from its sources, which may take {needs}")
-        if first.unasked is not None and cell.pip:
-            terminal.say("    which of these have a wheel was not asked; pip compiles the others")
-        if late := after(cell):
-            text = "after their framework, which their builds import; without a wheel that fits they are"
-            terminal.say(f"    {', '.join(late)}: {text} compiled, with the nvcc of its CUDA")
-        if cell.cuda.packages:
-            terminal.say(f"    {LOADER_FOLDERS} then, which an image and `rtbuild venv` set")
-        newest = max((one.cell for one in found.proposals), key=_release)
-        line = pip_line(newest) if _release(newest) > _release(cell) else None
-        if line is not None and not any(line in note for note in found.asked.notes):
-            say(f"  a newer one by pip alone, on Python {newest.python}: {line}")
-    if compat:
-        terminal.say("  no line for pip alone: on this driver it takes the cuda-compat of the image")
-    _say_by_hand(found, pages)
-
-
-def _say_by_hand(found: ProposedMatrix, pages: Sequence[str]) -> None:
-    """Say what pip installs after the first cell's line, and how to have its Python."""
-    terminal, cell = Terminal.of(), found.proposals[0].cell
-    left = [change.by_hand for change in found.changes if change.by_hand is not None]
-    if by_hand := [*left, *found.asked.by_hand]:
-        tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
-        lines = [pip_install(tools, ())] if tools else []
-        lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
-        say(f"  then, by hand: {' && '.join(lines)}")
-        after_torch = {row.name for row in load().builds if row.against}
-        late = [text for text in left if names_of([text]) & after_torch]
-        if late and (cuda := cuda_of(cell)) is not None:
-            terminal.say(f"    {', '.join(late)}: compiled by nvcc of CUDA {short(cuda, 2)}")
-    if any(wish.place != TYPED for wish in found.asked.wishes):
-        old = key(cell.python) < key(_OLDEST_OF_UV)
-        way = (
-            f"conda create -n NAME python={cell.python}" if old else f"uv venv --seed --python {cell.python}"
-        )
-        terminal.say(f"  Python {cell.python}, where the system has another: `{way}`")
-
-
-def _pages(found: ProposedMatrix) -> list[str]:
-    """The project's pages of wheels; of such as are for one CUDA those of the first cell's."""
-    cell = found.proposals[0].cell
-    builds = {(pinned(Requirement(text)) or "").partition("+")[2] for text in cell.frameworks} - {""}
-    builds = builds or {f"cu{short(cuda_of(cell) or '0', 2).replace('.', '')}"}
-    told = ((url, re.findall(r"(?:\b|_)cu\d{2,3}\b", url)) for url in found.asked.pages)
-    return [url for url, named in told if not named or not builds.isdisjoint(named)]
-
-
-def say_reasons(found: ProposedMatrix, *, verbose: bool) -> None:
-    """Say what was left out of the files, and how each cell was judged: what two have in common once, unless
-    ``verbose``, with which the index is told, too, where it was asked.
-    """
-    terminal = Terminal.of()
-    for note in found.asked.notes:
-        terminal.say(f"note: {_noted(note, verbose=verbose)}")
-    for wish in found.demand.frameworks:
-        origin, why = found.origin(wish)
-        beside = "" if wish.place == TYPED else f" ({wish.place})"
-        if verbose or origin != "index":
-            terminal.say(f"{wish}{beside}: versions from the {origin}: {why}")
-    said = dict.fromkeys(_proven(found.proposals[0])[: found.proposals[0].unasked is not None], 1)
-    for number, one in enumerate(found.proposals, 1):
-        cell = one.cell
-        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
-        parts = ", ".join((_packages(cell), python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
-        proof = _proven(one)
-        reasons = [f"from sources: {reason}" for reason in one.sources]
-        reasons += [
-            f"{finding.rule}: {finding.message}"
-            for finding in one.findings
-            if finding.outcome in {Outcome.WARNS, Outcome.UNKNOWN}
-        ]
-        again = {said[text] for text in (*proof, *reasons) if text in said and not verbose} - {number}
-        shown = [text for text in proof if verbose or text not in said]
-        same = [f"{'else ' * bool(shown)}as {' and '.join(map(str, sorted(again)))}"] if again else []
-        terminal.say(f"{number}. {parts}: {'; '.join((_answer(one), *shown, *same))}")
-        for text in reasons:
-            if verbose or text not in said:
-                terminal.say(f"   {text}")
-        said = {**dict.fromkeys((*proof, *reasons), number), **said}
-
-
-def _answer(one: Proposal) -> str:
-    """``possible``, with the word that a finding below limits it."""
-    return f"{one.outcome.answer}, with a reservation" if one.outcome is Outcome.WARNS else one.outcome.answer
-
-
-def _packages(cell: Cell) -> str:
-    """``torch==2.10.0, vllm==0.19.1``: the frameworks, and the first packages beside them."""
-    more = len(cell.pip) - _BESIDE
-    named = ", ".join((*cell.frameworks, *cell.pip[:_BESIDE]))
-    return f"{named} and {counted(more, 'more package')}" if more > 0 else named
-
-
-def _noted(note: str, *, verbose: bool) -> str:
-    """A note; with the sources of its facts if ``verbose``."""
-    return note if verbose else _SOURCES.sub("", note)
-
-
-def _proven(one: Proposal) -> list[str]:
-    """The wheels of a cell, and what was asked of them."""
-    if one.unasked is not None:
-        return [f"the resolver was not asked: {one.unasked}"]
-    size = f", {human_bytes(one.size)}" if one.size is not None else ""
-    wheels = f"the resolver finds {counted(one.wheels or 0, 'wheel')} for it{size}"
-    if one.unproven is not None:
-        return [wheels, f"whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"]
-    asks = (
-        "`rtbuild lock` reads them" if one.cell.base.kind == "rootfs" else "nobody reads those of this base"
-    )
-    refused_none = f"{wheels}, and nothing in their files speaks against it"
-    return [refused_none, f"the system's packages were not read: {asks}"]
-
-
-def document(found: ProposedMatrix) -> dict[str, Any]:
-    """For ``--json``."""
+def document(found: ProposedMatrix, lines: Sequence[AnswerLine]) -> dict[str, Any]:
+    """For ``--json``: all that the text has, which is printed of the same ``lines``."""
     demand = found.demand
+    period = demand.period
     origins = [(str(wish), *found.origin(wish)) for wish in demand.frameworks]
     return {
         "schema": 1,
@@ -526,7 +374,10 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
             {"requirement": text, "versions_from": origin, "reason": why} for text, origin, why in origins
         ],
         "beside": [str(wish) for wish in demand.companions],
-        "notes": found.asked.notes,
+        "pip": _typed(lines),
+        "as_of": {"date": period.day, "reason": period.why} if period is not None else None,
+        "notes": [note.text for note in found.notes],
+        "said": [line.as_json() for line in lines],
         "changes": [
             {
                 "requirement": str(one.asked),

@@ -12,15 +12,19 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 """
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+
 from builder.core.model import Cell, Pinned, Sdist, Wheel
-from builder.core.versions import canonical, names_of
-from builder.plan.facts.tables import load
+from builder.core.versions import canonical, names_of, pinned, short
+from builder.plan.facts.tables import Row, TableFile, load
 from builder.sources.index import MACHINES
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
@@ -62,6 +66,46 @@ def after(cell: Cell) -> tuple[str, ...]:
     there = names_of(cell.frameworks)
     late = {row.name for row in load().builds if row.against in there}
     return tuple(text for text in cell.pip if not names_of([text]).isdisjoint(late))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficialImageRow(Row):
+    """How the tags of an image are formed that the maker of a distribution publishes."""
+
+    name: str
+    image: str
+    """With ``{version}``, ``{cuda}`` and ``{cudnn}`` of the build."""
+    tags: str
+    """The page that lists them."""
+
+
+def official_images(cell: Cell) -> Iterator[str]:
+    """A line on each image that the maker of a package of the cell's publishes for its release, by the form
+    of its tags; on a framework's own, if no package beside it has one.
+    """
+    rows = {row.name: row for row in TableFile(load().folder / "official-images.toml").rows(OfficialImageRow)}
+    for texts in (cell.pip, cell.frameworks):
+        found = [
+            (rows[name], one) for one in map(Requirement, texts) if (name := canonical(one.name)) in rows
+        ]
+        for row, parsed in found:
+            values = _of_build(row.name, pinned(parsed) or "")
+            if {*re.findall(r"{(\w+)}", row.image)} <= values.keys():
+                way = f"`docker pull {row.image.format(**values)}`, as its tags are formed"
+                there = f"{row.tags} lists those that there are"
+                yield f"{row.name} in its maker's image: {way}; {there} [{row.source}]"
+        if found:
+            return
+
+
+def _of_build(name: str, pin: str) -> dict[str, str]:
+    """Version of a release, and CUDA and cuDNN of its build, as far as they are known."""
+    version, _, variant = pin.partition("+")
+    rows = load().table(name).of(version) if load().is_framework(name) else []
+    build = next((one for one in rows if one.variant == variant or (one.default and not variant)), None)
+    known = {"cuda": (build.cuda, 2), "cudnn": (build.cudnn, 1)} if build is not None else {}
+    found = {what: short(text, parts) for what, (text, parts) in known.items() if text}
+    return found | ({"version": version} if version else {})
 
 
 LOADER_FOLDERS = (

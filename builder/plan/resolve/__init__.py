@@ -6,6 +6,8 @@ if TYPE_CHECKING:
     from .environments import from_conda as from_conda
     from .notes import (
         AskedSystem as AskedSystem,
+        ElsewhereLine as ElsewhereLine,
+        ProposalNote as ProposalNote,
         asked_system as asked_system,
         of_jetson as of_jetson,
         system_in as system_in,

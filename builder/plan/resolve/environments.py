@@ -586,16 +586,13 @@ def _wheel(
     if pytorch.version is None:
         return _newest(pytorch, by_name, python), []
     asked = pytorch.version
-    # conda's ``1.12`` is every 1.12.x
-    minor = asked if len(key(asked)) == 2 else None
     rows = [
         row
         for row in reversed(load().frameworks["torch"].rows)
-        if contains(row.versions, asked) or short(row.version, 2) == minor
+        if contains(row.versions, asked) or short(row.version, 2) == asked  # conda's 1.12 is every 1.12.x
     ]
-    offered = (
-        f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
-    )
+    offered = ", ".join(sorted({row.cuda or "?" for row in rows}, key=key))
+    offered = f"PyTorch {asked} was built for CUDA {offered}"
     if pytorch.build and re.search(r"(?:^|_)cpu", pytorch.build):
         raise CellError(
             f"{pytorch} is the build for the CPU, whichever cudatoolkit lies beside it",
@@ -605,7 +602,7 @@ def _wheel(
     if cuda is None:
         return f"torch{pytorch.range}", [f"nothing says which CUDA {pytorch} is built for: any; {offered}"]
     notes = list[str]()
-    row = next((row for row in rows if row.cuda == short(cuda, 2)), None)
+    row = max((row for row in rows if _is_of(row, cuda)), key=lambda one: key(one.cuda or ""), default=None)
     near = [one for one in rows if one.cuda is not None and _minor_compatible(one.cuda, cuda)]
     if row is None and near:
         row = min(near, key=lambda one: (key(one.cuda or "") < key(cuda), key(one.cuda or "")))
@@ -623,11 +620,10 @@ def _wheel(
             f"{pytorch} with CUDA {cuda} has no wheel of its kind: there are no facts about PyTorch {asked}",
             hint="where PyTorch has no build for a cudatoolkit, conda may take the one for the CPU",
         )
-    version = row.version if len(key(asked)) < 3 else asked
     built = re.search(r"cudnn(\d+(?:\.\d+)+)", pytorch.build or "")
     if built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2)):
         notes.append(f"cuDNN {row.cudnn} in place of conda's {built[1]}")
-    return _torch(row, version), notes
+    return _torch(row, row.version if len(key(asked)) < 3 else asked), notes
 
 
 def _torch(row: FrameworkRow, version: str) -> str:
@@ -642,15 +638,19 @@ def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str
     rows = [
         row
         for row in load().frameworks["torch"].rows
-        if row.cuda == short(cuda, 2)
+        if _is_of(row, cuda)
         and (python is None or any(contains(pythons(python), f"{p}.99") for p in row.python))
         and (pytorch.bounds is None or contains(SpecifierSet(pytorch.bounds), row.version))
     ]
     if not rows:
-        beside = f" and Python {python}" if python else ""
-        raise CellError(f"there is no PyTorch on record for CUDA {cuda}{beside}")
-    row = max(rows, key=lambda row: release(row.version))
+        raise CellError(f"there is no PyTorch on record for CUDA {cuda} and Python {python or 'any'}")
+    row = max(rows, key=lambda row: (release(row.version), key(row.cuda or "")))
     return _torch(row, row.version)
+
+
+def _is_of(row: FrameworkRow, cuda: str) -> bool:
+    """Whether a build is for a CUDA as conda writes it: ``11`` is every 11.x."""
+    return row.cuda is not None and short(row.cuda, 2 if "." in cuda else 1) == short(cuda, 2)
 
 
 def _minor_compatible(one: str, other: str) -> bool:

@@ -3,22 +3,32 @@ wheel says of its GPU code where no table knows it; and the lines for pip on sys
 and without a card.
 """
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.core.errors import NothingPossibleError, NotKnownError, PackageIndexError, UsageError
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, key, pinned, release, short
+from builder.core.versions import canonical, contains, key, names_of, pinned, release, short
 from builder.plan.facts.reading import read_package
-from builder.plan.facts.rules import PYTORCH, Finding, Outcome, by_compat, check, cuda_of, of_generations
-from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, load
-from builder.plan.lock import pip_install, pip_line
-from builder.plan.resolve.refusals import WAYS_LEAD, newer_elsewhere
+from builder.plan.facts.rules import (
+    PYTORCH,
+    Finding,
+    Outcome,
+    by_compat,
+    check,
+    cuda_of,
+    driver_of,
+    of_driver,
+    of_generations,
+)
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, leaving_out, load
+from builder.plan.lock import after, official_images, pip_install, pip_line
+from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
 from builder.plan.resolve.substitutes import Substitution
@@ -26,17 +36,119 @@ from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 
+_NoteKind = Literal[
+    "files",
+    "python",
+    "older",
+    "newer",
+    "name",
+    "build",
+    "index",
+    "elsewhere",
+    "cpu",
+    "card",
+    "feature",
+    "image",
+    "compile",
+    "glibc",
+    "system",
+    "driver",
+]
 
-def notes_on(standing: Sequence[Proposal], demand: Demand, places: Mapping[str, str]) -> Iterator[str]:
-    """What a reader has to know of the cells that stand, the best of them first."""
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalNote:
+    """What a reader has to know of the proposals, and what it is about."""
+
+    kind: _NoteKind
+    """``files``: what was read and left out; ``newer``, ``older``: why it is no other release; ``build`` and
+    ``index``: whose wheel it is; ``system``: what has to be there; ``driver``: how to install a newer one.
+    """
+    text: str
+
+
+def noted_as(kind: _NoteKind, texts: Iterable[str]) -> Iterator[ProposalNote]:
+    """The texts as notes of a kind."""
+    return (ProposalNote(kind=kind, text=text) for text in texts)
+
+
+def notes_on(
+    standing: Sequence[Proposal], demand: Demand, asked: Wishes, by_hand: Sequence[str] = ()
+) -> Iterator[ProposalNote]:
+    """What a reader has to know of the cells that stand, the best of them first. ``by_hand``: what is
+    compiled after it.
+    """
     best = standing[0]
+    yield from noted_as("system", of_system(best, demand, by_hand))
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(best.cell.frameworks)
-        yield f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`"
-    for about in (_of_extras, _of_builds, of_retired, functools.partial(of_indexes, places)):
-        yield from about(best, demand)
-    yield from newer_elsewhere(demand)
-    yield from of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules)
+        yield ProposalNote(
+            kind="cpu",
+            text=f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`",
+        )
+    yield from noted_as("build", (*_of_extras(best, demand), *_of_builds(best, demand)))
+    yield from noted_as("name", of_retired(best, demand))
+    yield from noted_as("index", of_indexes(asked.places, best, demand))
+    yield from noted_as("elsewhere", newer_elsewhere(demand))
+    yield from noted_as("card", of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules))
+    yield from noted_as("feature", of_features(best, demand))
+    yield from noted_as("compile", of_sources(asked, best, demand))
+    yield from noted_as("glibc", of_glibc(best, demand))
+    yield from noted_as("image", official_images(best.cell) if best.cell.cuda.provider != "none" else ())
+
+
+def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
+    """What has to be on the system for the first proposal: the driver, packages of Debian's, and nvcc for
+    what is compiled, now or as it runs.
+    """
+    cell, cuda = best.cell, cuda_of(best.cell)
+    if cuda is None or cell.cuda.provider != "wheels":
+        return
+    needs = [one for one in check(cell, only=("driver",)) if one.outcome is Outcome.POSSIBLE]
+    least = f", {needs[0].values[0].text} or newer" if needs and demand.kernel_modules else ""
+    source = f" [{needs[0].values[0].source}]" if least else ""
+    to = [f"to compile {', '.join(names)}" for names in ([*after(cell), *by_hand],) if names]
+    to += [f"for what {name} compiles as programs run" for name in _compiling(cell)]
+    other = f"nvcc of CUDA {short(cuda, 2)} {' and '.join(to)}" if to else "neither a CUDA toolkit nor cuDNN"
+    other += f"; {', '.join(cell.apt)} of Debian's and Ubuntu's packages" if cell.apt else ""
+    yield (
+        f"on the system: NVIDIA's driver{least}, and {other}; the wheels bring the libraries of CUDA {cuda}, "
+        f"whatever CUDA `nvidia-smi` prints{source}"
+    )
+
+
+def _compiling(cell: Cell) -> Iterator[str]:
+    """What compiles CUDA code as programs run, of a cell's packages and of what these ask for."""
+    there = names_of((*cell.frameworks, *cell.pip))
+    for one in map(Requirement, cell.pip):
+        table = load().packages.get(canonical(one.name))
+        if table is not None and (row := table.row(pinned(one) or "")) is not None:
+            there |= names_of(row.requires)
+    kernels = (load().kernels[name] for name in sorted(there & load().kernels.keys()))
+    yield from (one.uses for one in kernels if "nvcc" in one.needs and one.unless not in there)
+
+
+def of_features(best: Proposal, demand: Demand) -> Iterator[str]:
+    """What packages of the first proposal do on newer cards alone."""
+    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    for parsed in map(Requirement, (*best.cell.frameworks, *best.cell.pip)):
+        features = row.features if (row := load().package_names.get(canonical(parsed.name))) else {}
+        for card in cards:
+            lacks = [
+                f"{what} (from {least} on)"
+                for what, least in features.items()
+                if key(card.capability) < key(least)
+            ]
+            if lacks:
+                yield f"{parsed.name} on {card.name} ({card.capability}) is without {', '.join(lacks)}"
+
+
+def of_newer_driver(last: Sequence[LastRelease], demand: Demand) -> Iterator[str]:
+    """How to install the driver that the release after the newest one asks for, if that is all it takes."""
+    dropped = [one.anywhere.dropped for one in last if one.anywhere.dropped is not None]
+    needs = [text for one in dropped if (text := driver_of(one)) is not None]
+    if needs and demand.driver is not None:
+        yield from of_driver(demand.gpus, min(needs, key=key), modules=demand.kernel_modules)
 
 
 def with_code_read(one: Proposal, demand: Demand, index: Index, note: Callable[[str], None]) -> Proposal:
@@ -126,7 +238,8 @@ def of_older(best: Proposal, demand: Demand, available: Mapping[str, Sequence[st
     newest = dict(releases_of(next(alike, best)))
     for name, version in releases_of(best):
         if name in newest and release(version) < release(newest[name]):
-            beside = named(demand.companions)
+            wants = next(leaving_out(best.cell.pip, name, newest[name], load().packages), "")
+            beside = named(demand.companions) + f": {wants}" * bool(wants)
             yield f"{name} {newest[name]} is possible alone; {version} is the newest found with {beside}"
 
 
@@ -163,7 +276,7 @@ def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
         wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
         release_, _, taken = (pinned(parsed) or "").partition("+")
         if not taken or wish is None or pinned(wish.parsed) != release_:
-            continue  # a range leaves the build open, and who names one gets it
+            continue  # a range leaves the build open
         named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
         rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
         row = next((row for row in rows if row.variant in named), None)
@@ -418,7 +531,19 @@ def windows_lines(cell: Cell) -> list[str] | None:
     return [*lines, *([pip_install(tuple(rest), ())] if rest else [])]
 
 
-def without_cuda(asked: Wishes, system: str, python: str | None, index: Index | None) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class ElsewhereLine:
+    """A line of an answer that has no matrix: a build for another system, or without a card."""
+
+    kind: Literal["answer", "pip", "detail", "unread"]
+    """``pip`` has a command; ``unread`` says that the answer's releases are not known."""
+    text: str
+    command: str = ""
+
+
+def without_cuda(
+    asked: Wishes, system: str, python: str | None, index: Index | None
+) -> Iterator[ElsewhereLine]:
     """Lines on the builds without CUDA that a system, ``linux``, ``windows`` or ``macos``, has of frameworks:
     what to type, and what of it was read. Raises NothingPossibleError for a framework that has none.
     """
@@ -448,19 +573,23 @@ def without_cuda(asked: Wishes, system: str, python: str | None, index: Index | 
         bounds = [text for one in load().table(wish.name).of(newest or "") if one.default for text in one.pip]
         options = ("--index-url", row.index) if row.index else ()
         where = f" on Python {' to '.join(dict.fromkeys((its[0], its[-1])))}" if its else ""
-        yield f"{what}{where}" + ": computes on the CPU alone" * (kind != "macos")
+        text = f"{what}{where}" + ": computes on the CPU alone" * (kind != "macos")
+        yield ElsewhereLine(kind="answer", text=text)
         mine = [text for text in beside if table == "torch" and canonical(Requirement(text).name) in _FAMILY]
         beside = [text for text in (*beside, *(bounds if options else ())) if text not in mine]
         here = () if options else bounds
-        yield f"  by pip: {pip_install((what, *mine, *here, *options), ())}"
+        line = pip_install((what, *mine, *here, *options), ())
+        yield ElsewhereLine(kind="pip", text=f"  by pip: {line}", command=line)
         if row.text and kind != "windows" and system != "macos-intel":
-            yield f"  {row.text} [{row.source}]"
+            yield ElsewhereLine(kind="detail", text=f"  {row.text} [{row.source}]")
         if isinstance(files, str):
-            yield f"  which releases there are was not read: {files}"
+            yield ElsewhereLine(kind="unread", text=f"  which releases there are was not read: {files}")
         elif row.index:
-            yield f"  the releases are those of the default index; {row.index} was not read"
+            text = f"  the releases are those of the default index; {row.index} was not read"
+            yield ElsewhereLine(kind="detail", text=text)
     if beside:
-        yield f"  then: {pip_install(tuple(beside), ())}"
+        line = pip_install(tuple(beside), ())
+        yield ElsewhereLine(kind="pip", text=f"  then: {line}", command=line)
 
 
 def _newest_for(
@@ -500,8 +629,7 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
     """The refusal for a Jetson, with the wheels that NVIDIA has for each JetPack."""
     names = " ".join(str(wish) for wish in asked.wishes)
     rows = [row for row in load().jetpacks.values() if jetpack in {None, row.version}]
-    if not rows:
-        rows = [*load().jetpacks.values()]
+    rows = rows or [*load().jetpacks.values()]
     told = (
         f"{names}: builds of the package indexes are not for a Jetson up to JetPack 6: those for ARM compute "
         "on the CPU there, or are for servers"
@@ -515,7 +643,8 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
         "\n".join(lines),
         reasons=lines,
         hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
-        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way",
+        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way; on Thor, "
+        f"which has a later JetPack: `rtbuild resolve {names} --gpu Thor`",
     )
 
 

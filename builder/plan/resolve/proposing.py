@@ -23,12 +23,14 @@ from builder.plan.facts.tables import NameRow, load
 from builder.plan.resolve.dates import Period, time_of
 from builder.plan.resolve.evidence import ways_of
 from builder.plan.resolve.notes import (
+    ProposalNote,
     for_jetson,
     named,
+    noted_as,
     notes_on,
-    of_glibc,
     of_indexes,
     of_newer,
+    of_newer_driver,
     of_older,
     of_pythons,
     of_retired,
@@ -76,8 +78,8 @@ _USUAL_PYTHON = "3.12"
 _PYTHONS = 4
 """Pythons on which it is asked what packages bring."""
 _NO_PACKAGE = (
-    "a program that is no package is served by its own requirements: "
-    "`rtbuild resolve torch -r THEIR/requirements.txt`"
+    "a program that is no package is served by its own requirements: `rtbuild resolve torch -r "
+    "THEIR/requirements.txt`; a model by the package that runs it: `rtbuild resolve vllm`"
 )
 _FRAMEWORK_EXTRAS = {"tf": "tensorflow", "flax": "jax"}
 """Extras by which packages bring a framework of another name: transformers[tf], [flax]."""
@@ -112,6 +114,13 @@ class ProposedMatrix:
     """Of each framework, if a card or a driver is given."""
     changes: Sequence[Substitution] = ()
     """What differs from what was asked for."""
+    said: Sequence[ProposalNote] = ()
+    """Notes on the proposals."""
+
+    @property
+    def notes(self) -> list[ProposalNote]:
+        """Notes on what was read, and on the proposals."""
+        return [*noted_as("files", self.asked.notes), *self.said]
 
     def origin(self, wish: NamedRequirement) -> tuple[str, str]:
         """The source of a framework's versions, ``index`` or ``facts``, and why."""
@@ -186,8 +195,7 @@ def propose(
             demand, dropped, standing, told = _first_served(
                 ways, available, index, limit, rootfs=rootfs, note=note
             )
-            changes = [*swapped, *dropped]
-            asked.notes += told
+            changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
             if isinstance(problem, _BrokenSetError) and index is not None:
@@ -196,7 +204,7 @@ def propose(
                     raise
                 way = replace(way, proposal=read[0])
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
-            asked.notes += of_older(way.proposal, demand, available)
+            said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
@@ -213,8 +221,7 @@ def propose(
                 *of_sources(asked, best, demand),
             )
             raise with_way(refusal, changes, standing[0], whole, notes) from refusal
-        asked.notes += (*notes_on(standing, demand, asked.places), *of_sources(asked, standing[0], demand))
-        asked.notes += of_glibc(standing[0], demand)
+        by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
         machine_given = (
             demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
         )
@@ -223,6 +230,8 @@ def propose(
             for wish in demand.frameworks
             if machine_given
         ]
+        said += notes_on(standing, demand, asked, by_hand)
+        said += noted_as("driver", of_newer_driver(last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,
@@ -231,6 +240,7 @@ def propose(
             proposals=standing,
             last=last,
             changes=changes,
+            said=said,
         )
 
 
@@ -280,7 +290,7 @@ def _served(
     *,
     rootfs: bool,
     note: Callable[[str], None],
-) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+) -> tuple[Demand, list[Substitution], list[Proposal], list[ProposalNote]]:
     """As :func:`_on_any_python`, after the demand and what was left out of it: of two packages that write the
     same files pip leaves one, too, so that nobody has to be asked.
     """
@@ -299,7 +309,7 @@ def _first_served(
     *,
     rootfs: bool,
     note: Callable[[str], None],
-) -> tuple[Demand, list[Substitution], list[Proposal], list[str]]:
+) -> tuple[Demand, list[Substitution], list[Proposal], list[ProposalNote]]:
     """As :func:`_served`, of the first demand that is, with what is to be said of it; the last one's refusal
     without any.
     """
@@ -310,7 +320,7 @@ def _first_served(
             if demand is ways[-1][0]:
                 raise
         else:
-            return (*found[:3], [*said, *found[3]])
+            return (*found[:3], [*noted_as("older", said), *found[3]])
     raise AssertionError(ways)  # there is one
 
 
@@ -392,7 +402,7 @@ def _on_any_python(
     *,
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
-) -> tuple[list[Proposal], list[str]]:
+) -> tuple[list[Proposal], list[ProposalNote]]:
     """As :func:`_standing`; if that finds none, on the Pythons that the companions have wheels for.
 
     With notes on the Pythons and on a framework's older release. Raises NothingPossibleError.
@@ -416,7 +426,8 @@ def _on_any_python(
             raise first from second  # which speaks of what was asked for
     else:
         has, there = {}, frozenset[str]()
-    return standing, [*of_pythons(has), *of_older(standing[0], demand, available), *newer]
+    older = noted_as("older", of_older(standing[0], demand, available))
+    return standing, [*noted_as("python", of_pythons(has)), *older, *newer]
 
 
 def _standing(
@@ -427,7 +438,7 @@ def _standing(
     *,
     rootfs: bool,
     note: Callable[[str], None] = lambda _text: None,
-) -> tuple[list[Proposal], list[str]]:
+) -> tuple[list[Proposal], list[ProposalNote]]:
     """At most ``limit`` proposals that rules and resolver accept, and notes on newer releases that they are
     not of; NothingPossibleError if there are none.
     """
@@ -468,7 +479,7 @@ def _standing(
             hint="loosen a requirement that the resolver names, or the Python",
         )
     # beside other packages :func:`of_older` says it
-    return standing, list(of_newer(standing, {} if demand.companions else refused))
+    return standing, [*noted_as("newer", of_newer(standing, {} if demand.companions else refused))]
 
 
 def _named_build_first(possible: Sequence[Proposal], demand: Demand) -> list[Proposal]:

@@ -33,6 +33,8 @@ from builder.plan.facts.rules import (
     by_compat,
     check,
     choices,
+    driver_of,
+    of_driver,
     of_generations,
 )
 from builder.plan.facts.tables import FrameworkRow, card_of, load, to_type
@@ -45,7 +47,6 @@ First = Callable[[Demand, Mapping[str, str]], Proposal | None]
 WAYS_LEAD = ("give up one of them:", "the nearest on record:")
 """The lines above ways out: of demands that clash, and of a release that is not on record."""
 _NOTHING_SUITS = "no Python and base on record suit all of them"
-_NUMBER = re.compile(r"\d{3,}(\.\d+)*")
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
@@ -133,18 +134,12 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         reasons += unread
         if not (ways := apart):
             ways = list(_ways_out(demand, culprits, first))
-            driver = _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first)
-            if driver is not None:
+            if drivers := _with_full_driver(found, demand, first) or _with_other_driver(found, demand, first):
                 kept = {f"--driver {demand.driver}", *(f"--gpu {to_type(gpu)}" for gpu in demand.gpus)}
                 # people have the card that they have: where a driver is all that it takes, that is the answer
-                ways = [driver, *(way for way in ways if not {*way.given_up} & kept)]
+                ways = [*drivers, *(way for way in ways if not {*way.given_up} & kept)]
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
-    if ways:
-        by_driver = any(way.driver is not None for way in ways)
-        head = "another driver would do:" if by_driver else WAYS_LEAD[bool(found.absent)]
-        if ways[0].cards:
-            head = f"{len(ways)} environments or images instead, by card:"
-        lines += [head, *(f"  {way}" for way in ways)]
+    lines += _of_ways(ways, demand, absent=bool(found.absent))
     of_cards = of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules)
     lines += (f"note: {text}" for text in of_cards)
     return (NotKnownError if left_open else NothingPossibleError)(
@@ -154,6 +149,17 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         ways=[f"  {way}" for way in ways],
         hint=None if ways or demand.gpus else "loosen a version, the Python or the driver",
     )
+
+
+def _of_ways(ways: Sequence[WayOut], demand: Demand, *, absent: bool) -> Iterator[str]:
+    """Lines on the ways out, and on how to install another driver."""
+    if not ways:
+        return
+    head = WAYS_LEAD[absent] if (driver := ways[0].driver) is None else "another driver would do:"
+    yield f"{len(ways)} environments or images instead, by card:" if ways[0].cards else head
+    yield from (f"  {way}" for way in ways)
+    if driver is not None:
+        yield from (f"  {text}" for text in of_driver(demand.gpus, driver, modules=demand.kernel_modules))
 
 
 def against(demand: Demand, available: Available = None) -> str:
@@ -245,54 +251,48 @@ def _codeless(demand: Demand, apart: Sequence[WayOut]) -> Iterator[str]:
         yield f"no build of {wish} for CUDA {said} has code for {gpu} ({row.capability})"
 
 
-def _with_full_driver(found: Search, demand: Demand, first: First) -> WayOut | None:
-    """The cell for the oldest driver of a bare branch that is known to do; None if none is in question."""
+def _with_full_driver(found: Search, demand: Demand, first: First) -> list[WayOut]:
+    """The cell for the oldest driver of a bare branch that is known to do; none if none is in question."""
     branch = demand.driver
     if branch is None or "." in branch:
-        return None
+        return []
     judged = (check(cell, driver=branch, only=OF_MACHINE, suggest=False) for cell in found.refused)
     findings = (one for findings in judged for one in findings if one.outcome is Outcome.UNKNOWN)
     numbers = {v.text for one in findings for v in one.values if v.text.startswith(f"{branch}.")}
     for number in sorted(numbers, key=key):
         if (proposal := first(replace(demand, driver=number), {})) is not None:
-            return WayOut(
-                given_up=(f"--driver {branch}",),
-                another_version=False,
-                proposal=proposal,
-                driver=number,
-                by="or a newer one of its branch (nvidia-smi prints it)",
-            )
-    return None
+            words = "or a newer one of its branch (nvidia-smi prints it)"
+            return [_with_driver(demand, proposal, number, words)]
+    return []
 
 
-def _with_other_driver(found: Search, demand: Demand, first: First) -> WayOut | None:
-    """The cell for the nearest driver that is known to do, where only the driver is in the way: the oldest of
-    those that a newer one is asked for by, or the last branch that serves a card. None if none does.
-    """
+def _with_driver(demand: Demand, proposal: Proposal, number: str, by: str) -> WayOut:
+    given_up = (f"--driver {demand.driver}",)
+    return WayOut(given_up=given_up, another_version=False, proposal=proposal, driver=number, by=by)
+
+
+def _with_other_driver(found: Search, demand: Demand, first: First) -> list[WayOut]:
+    """With the last branch that serves the cards; else the newest that a release asks for, and the oldest."""
     given = demand.driver
     if given is None or not demand.gpus:
-        return None
+        return []
     judged = (check(cell, driver=given, only=OF_MACHINE, suggest=False) for cell in found.refused)
     about = [one for findings in judged for one in findings if not one.outcome.is_possible]
-    numbers = {value.text for one in about if _of_driver(one) for value in one.values[1:]}
+    numbers = {text for one in about if (text := driver_of(one)) is not None}
     numbers |= {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
-    newer = {text for text in numbers if _NUMBER.fullmatch(text) and key(text) > key(given)}
-    older = {text for text in numbers if _NUMBER.fullmatch(text)} - newer
-    last = {
-        branch
-        for end in older
-        if (branch := max((b for b in load().branches if key(b) < key(end)), key=key, default=None))
-    }
-    for number in (*sorted(last, key=key, reverse=True), *sorted(newer, key=key)):
-        if (proposal := first(replace(demand, driver=number), {})) is None:
-            continue
-        by = f"or a newer one of its branch: from it on {' and '.join(demand.gpus)} is known to be served"
-        if number in last:
-            by = f"the last branch that serves {' and '.join(demand.gpus)}; install it in place of {given}"
-        return WayOut(
-            given_up=(f"--driver {given}",), another_version=False, proposal=proposal, driver=number, by=by
-        )
-    return None
+    newer = sorted((text for text in numbers if key(text) > key(given)), key=key)
+    older, cards = numbers - {*newer}, " and ".join(demand.gpus)
+    last = {max((b for b in load().branches if key(b) < key(end)), key=key, default="") for end in older}
+    for number in sorted(last - {""}, key=key, reverse=True):
+        if (proposal := first(replace(demand, driver=number), {})) is not None:
+            by = f"the last branch that serves {cards}; install it in place of {given}"
+            return [_with_driver(demand, proposal, number, by)]
+    by, ways = "or newer", dict[tuple[str, ...], WayOut]()
+    for number in (*newer[-1:], *newer[:-1]):
+        if (proposal := first(replace(demand, driver=number), {})) is not None:
+            ways.setdefault(proposal.cell.frameworks, _with_driver(demand, proposal, number, by))
+            by = f"or a newer one of its branch: from it on {cards} is known to be served"
+    return [*ways.values()][:2]
 
 
 def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:

@@ -279,8 +279,8 @@ class _Files:
         while True:
             truth = self.readings.read_set(cell, wheels, wider)
             found = check(cell, truth, only=OF_SET)
-            refused = [one for one in found if one.outcome is Outcome.IMPOSSIBLE]
-            apt = tuple(dict.fromkeys((*cell.apt, *(name for one in refused for name in one.apt))))
+            # of what nobody knows whether it is needed, too: with it nobody has to
+            apt = tuple(dict.fromkeys((*cell.apt, *(name for one in found for name in one.apt))))
             if apt == cell.apt:
                 return replace(proposal, cell=cell), truth, found
             cell = replace(cell, apt=apt)

@@ -48,7 +48,8 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str, site: str = "")
     address at which the folder is published, which each page and document then names.
 
     Raises CellError for the pages that cannot be made, when all others are written. An older page of that
-    name is removed: what it says of an image may be true no longer.
+    name is removed, and so is that of an image that the catalogue has no more: what it says may be true no
+    longer.
     """
     docs = (folder / "docs" / "index.html").is_file()
     paths, failed = [], []
@@ -63,6 +64,10 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str, site: str = "")
                 path.unlink()
         else:
             paths.append(path)
+    there = {path.name for path in paths if path.parent == folder / "images"}
+    for old in (folder / "images").glob("*.html"):
+        if old.name not in there:
+            old.unlink(missing_ok=True)
     if failed:
         raise CellError(f"{len(failed)} pages are not written: {'; '.join(failed[:5])}")
     return paths

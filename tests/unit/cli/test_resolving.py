@@ -333,9 +333,31 @@ def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
     assert {p["cell"]["frameworks"][0] for p in document["proposals"]} == {"torch==1.12.1+cu113"}
     assert {p["cell"]["python"] for p in document["proposals"]} == {"3.9"}
     assert document["beside"] == ["torchaudio"]
-    assert document["notes"] == [f"{path}: cudatoolkit: not taken over"]
+    left, system, *_ = document["notes"]
+    assert left == f"{path}: cudatoolkit: not taken over"
+    assert "neither a CUDA toolkit nor cuDNN" in system
     with pytest.raises(UsageError, match="No such file"):
         resolve(index=None, conda=tmp_path / "nowhere.yml")
+
+
+def test_the_document_has_all_that_the_text_has_and_what_is_typed(capsys, tmp_path) -> None:
+    """The text is the document's own lines; a note is told by its kind, and pip's line is a field."""
+    path = tmp_path / "requirements.txt"
+    path.write_text("torch==2.7.1\ntorchvision\n")
+    asked = {"requirement_file": [path], "gpus": ("V100",), "driver": "535", "as_of": "2025-07", "limit": 2}
+    index = Offered(torch=[wheel("2.7.1")], torchvision=[wheel("0.22.1", name="torchvision")])
+    assert resolve(index=index, json=True, **asked) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert resolve(index=index, **asked) == 0
+    shown = capsys.readouterr().err
+    assert [line["text"] for line in document["said"] if line["text"] not in shown] == []
+    assert document["pip"] == ["pip install torch==2.7.1 torchvision==0.22.1"]
+    assert document["as_of"]["date"] >= "2025-07"
+    notes = {line["about"]: line["text"] for line in document["said"] if line["kind"] == "note"}
+    assert notes["system"].startswith("note: on the system: NVIDIA's driver, 525.60.13 or newer, and neither")
+    assert notes["card"].startswith("note: 580 is the last driver branch for V100")
+    way = next(line for line in document["said"] if line["kind"] == "python")
+    assert way["command"].startswith("uv venv --seed --python 3.")
 
 
 def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) -> None:

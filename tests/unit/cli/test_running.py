@@ -270,6 +270,15 @@ def test_the_document_is_printed_once_with_the_first_address(capsys: pytest.Capt
     assert said.err.splitlines()[0] == "starting"
 
 
+def test_jupyter_that_ends_before_it_has_an_address_leaves_a_document(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    docker = client_double(tmp_path, "echo no port is free; exit 5")
+    document = {"mode": "jupyter", "address": None}
+    assert running._start(planned("jupyter", docker), document) == 5
+    assert json.loads(capfd.readouterr().out) == {**document, "exit_status": 5}
+
+
 def test_the_document_of_a_shell_is_printed_and_what_runs_there_is_talk(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
         glibc_for as glibc_for,
         left_to_lock as left_to_lock,
     )
-    from .devices import by_compat as by_compat, of_generations as of_generations
+    from .devices import (
+        by_compat as by_compat,
+        driver_of as driver_of,
+        of_driver as of_driver,
+        of_generations as of_generations,
+    )
     from .finding import Finding as Finding, Outcome as Outcome
     from .packages import bad_pairs as bad_pairs, kept_from_bad as kept_from_bad
 else:

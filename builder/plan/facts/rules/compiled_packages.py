@@ -92,11 +92,15 @@ def _asked(one: CellPackage) -> Value:
 
 def _none_fits(stack: Stack, one: CellPackage) -> Iterator[Finding]:
     """No release goes with what is asked for beside it: which of them comes closest, and what it wants."""
+    if too_old := [*_too_old(stack, one, one.table.rows[0])]:
+        yield from too_old  # whatever else speaks against single releases
+        return
     own = [parsed for who, parsed in one.wanted if who == "the cell"]
     rows = [row for row in one.table.rows if all(p.specifier.contains(row.version) for p in own)]
     wheels = [row for row in rows if row.archive != "source"]
     if rows and not wheels:
-        yield _source_alone(stack, one, rows[0])
+        without_code = [*_of_cards(stack, one, rows[0])]
+        yield from without_code or [_source_alone(stack, one, rows[0])]
         return
     oldest = one.table.rows[-1]
     firm = firm_wishes(stack.cell, stack.frameworks, one.name)
@@ -210,7 +214,7 @@ def installs(stack: Stack) -> Iterator[Finding]:
         if row is None:
             continue
         if row.archive == "source":
-            if not stack.truth.locked:
+            if not stack.truth.locked and not any(_of_cards(stack, one, row)):
                 yield _source_alone(stack, one, row)
             continue
         if stack.truth.locked or one.name in _built(stack):
@@ -441,20 +445,81 @@ def _lacking(stack: Stack, row: PackageRow, variant: str) -> list[str]:
 
 def gpus(stack: Stack) -> Iterator[Finding]:
     """``package-gpu``: a package has code for each GPU that the cell claims."""
-    cards = [card for name in stack.cell.gpus if (card := card_of(name)) is not None]
-    for one in stack.beside if cards else ():
-        row = one.row
-        if row is None or one.variant or stack.cell.platform != "linux/amd64":
-            continue
-        if load().package_names[one.name].runtime:
-            continue
-        listed, other = _code(stack, row)
-        for card in cards:
-            if listed:
-                yield from _runs(one, row, card, listed, other)
-            elif row.archive != "source" and (why := _why_no_code_known(one, row)) is not None:
-                text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
-                yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
+    for one in stack.beside:
+        if one.row is not None:
+            yield from _of_cards(stack, one, one.row)
+
+
+def _of_cards(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:
+    """What is against a release on the cell's cards, in its wheel or in what its build files compile."""
+    package = load().package_names[one.name]
+    if one.variant or stack.cell.platform != "linux/amd64" or package.runtime:
+        return
+    too_old = [*_too_old(stack, one, row)]
+    yield from too_old
+    listed, other = _code(stack, row)
+    for card in filter(None, map(card_of, stack.cell.gpus if not too_old else ())):
+        if listed:
+            yield from _runs(one, row, card, listed, other)
+        elif row.archive != "source" and (why := _why_no_code_known(one, row)) is not None:
+            text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
+            yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
+
+
+def _too_old(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:
+    """The cards of the cell that are older than any that the package's maker names."""
+    package = load().package_names[one.name]
+    for card in filter(None, map(card_of, stack.cell.gpus)) if package.least is not None else ():
+        if not at_least(card.capability, package.least or "0"):
+            text = f"{one.label} is for compute capability {package.least} and newer by its maker's page"
+            values = (_of_card(card), Value(f"cards of {one.name}", package.least or "", package.sources[1]))
+            yield impossible(f"{text}; {card.name} has {card.capability}{_else_for(one, row, card)}", *values)
+
+
+def _of_card(card: GpuRow) -> Value:
+    return Value(f"compute capability of {card.name}", card.capability, card.source)
+
+
+def _else_for(one: CellPackage, row: PackageRow, card: GpuRow) -> str:
+    """What there is in a release's place on a card, in clauses: the last release that has code for it,
+    another package that does the same, and what programs take without any.
+    """
+    package, said = load().package_names[one.name], list[str]()
+    if (last := _last_with_code(one.name, card)) is not None and not at_least(last.version, row.version):
+        said.append(f"the last release with code for it is {_with_its_torch(last)}")
+    elif last is None and row.version == one.table.newest and package.least is None:
+        said.append("no release on record has any")
+    for name in package.instead:
+        if (other := _last_with_code(name, card)) is not None:
+            said.append(f"{_with_its_torch(other)} has code for it")
+    if card.capability in package.by_card:
+        said.append(package.by_card[card.capability])
+    if package.without:
+        said.append(f"programs do without it by {package.without}")
+    return "".join(f"; {text}" for text in said)
+
+
+def _last_with_code(name: str, card: GpuRow) -> PackageRow | None:
+    """The newest release of a package that is known to have code for a card."""
+    least = load().package_names[name].least
+    if least is not None and not at_least(card.capability, least):
+        return None
+    rows = (row for row in load().packages[name].rows if row.yanked is None)
+    have = key(card.capability)[:2]
+    return next(
+        (
+            row
+            for row in rows
+            if any(_serves(code, have) for code in (row.architectures, *row.by_cuda.values()))
+        ),
+        None,
+    )
+
+
+def _with_its_torch(row: PackageRow) -> str:
+    """``xformers 0.0.30, beside PyTorch 2.7.0``, if it pins one."""
+    version = next(filter(None, map(pinned, row.asks("torch"))), None)
+    return row.label + f" (beside PyTorch {version})" * (version is not None)
 
 
 def _why_no_code_known(one: CellPackage, row: PackageRow) -> str | None:
@@ -483,13 +548,23 @@ def _runs(
     if _serves(listed, have):
         return
     code = Value(f"code in {one.name}", " ".join((*listed, *other)), row.source_of("architectures"))
-    values = (Value(f"compute capability of {card.name}", card.capability, card.source), code)
+    values = (_of_card(card), code)
     if _serves(other, have):
         yield warns(
             f"only some kernels of {one.label} have code for {card.name} ({card.capability})", *values
         )
     else:
-        yield impossible(f"{one.label} has no code for {card.name} ({card.capability})", *values)
+        text = f"{one.label} has no code for {card.name} ({card.capability})"
+        if row.archive == "source":
+            made = ", ".join(sorted({_number(code) for code in listed}, key=key))
+            text += f", and compiling makes none: its build files name compute capability {made} alone"
+        yield impossible(f"{text}{_else_for(one, row, card)}", *values)
+
+
+def _number(code: str) -> str:
+    """``8.0`` of ``sm_80``."""
+    digits = re.sub(r"\D", "", code)
+    return f"{digits[:-1]}.{digits[-1]}"
 
 
 def _serves(listed: Sequence[str], have: tuple[int, ...]) -> bool:

@@ -27,6 +27,7 @@ from builder.plan.facts.tables import (
     Source,
     builds_of,
     card_of,
+    driver_installs,
     load,
     maker_of,
     near_names,
@@ -424,6 +425,23 @@ def of_generations(gpus: Sequence[str], driver_: str | None = None, *, modules: 
         )
     if modules:
         yield from _kernel_modules(named, driver_)
+
+
+def of_driver(gpus: Sequence[str], least: str, *, modules: bool = True) -> Iterator[str]:
+    """How a driver is installed that is at least ``least`` and serves the cards: a line for each system."""
+    if not modules:
+        yield "a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/, then `wsl --shutdown`"
+        return
+    for system, command in driver_installs(gpus, least):
+        yield f"driver {least} or newer on {system}: `{command}`"
+
+
+def driver_of(finding: Finding) -> str | None:
+    """The driver that is asked for by a finding on one that is too old, ``580.65.06``; None for another."""
+    if not any(value.what == "driver" for value in finding.values):
+        return None
+    numbers = (value.text for value in finding.values[1:] if re.fullmatch(r"\d{3,}(\.\d+)*", value.text))
+    return max(numbers, key=key, default=None)
 
 
 _OPEN_BY_DEFAULT = "560"

@@ -319,15 +319,15 @@ def _broken(
     if row is not None and row.optional:
         return warns(says, *values)
     certain = proof.loads(wheel.name) is False
+    apt = (way,) if (way := _missing_package(stack, lacked)) else ()
     if certain or _is_loaded(stack, (one.file for group in broken for one in group)):
-        way = _missing_package(stack, lacked)
-        return replace(impossible(says, *values), apt=(way,) if way else ())
+        return replace(impossible(says, *values), apt=apt)
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
     # what lies deeper is as often for what is optional: CuPy's cuTENSOR
     deep = first.file.count("/") >= 2 and first.opened.kind != "version"
-    return possible(part, *values) if deep else unknown(part, *values)
+    return possible(part, *values) if deep else replace(unknown(part, *values), apt=apt)
 
 
 def _doubtful(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         FactsError as FactsError,
         FrameworkRow as FrameworkRow,
         FrameworkTable as FrameworkTable,
+        Row as Row,
         Source as Source,
         TableFile as TableFile,
     )
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         builds_of as builds_of,
         card_of as card_of,
         class_of as class_of,
+        driver_installs as driver_installs,
+        is_without as is_without,
         known_class as known_class,
         maker_of as maker_of,
         named_card as named_card,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         PackageRow as PackageRow,
         PackageTable as PackageTable,
         name_spans as name_spans,
+        leaving_out as leaving_out,
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable

@@ -3,18 +3,25 @@
 import difflib
 import functools
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from builder.core.cards import KnownCards, first_card, index_cards, is_ambiguous, meant_by, words_of
 from builder.core.errors import UsageError
 from builder.core.versions import key
+from builder.plan.facts.tables.frameworks import Row, TableFile
 from builder.plan.facts.tables.loader import Facts, GpuRow, InstanceRow, load
 
 _JAX = "https://docs.jax.dev/en/latest/installation.html"
 _MAKERS = {
-    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d|rocm|hip\b",
-    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)|xpu\b",
-    "Apple": r"(?i)apple\b|m[1-9]( (pro|max|ultra))?$|mps\b|metal\b",
+    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d|rocm|hip\b|"
+    r"ryzen|strix halo|vega\b|[5679]\d{3} ?(xtx?|gre)\b",
+    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|u?hd (graphics|\d)|uhd\b|data center gpu (max|flex)|xpu\b|"
+    r"(a[357][1578]0|b5[78]0)\b",
+    "Apple": r"(?i)apple\b|i?mac(book|mini)?( (pro|air|mini|studio))?\b|mps\b|metal\b|"
+    r"m[1-9]( (pro|max|ultra))?( mac(book)?.*)?$",
+    "Huawei": r"(?i)huawei\b|ascend",
+    "Moore Threads": r"(?i)moore ?threads|mtt[ _-]?s\d",
     "Google": r"(?i)google\b|tpu|v\d[ep]?-\d",
 }
 """Cards of other makers, by the beginning of a name, or of their software's."""
@@ -22,10 +29,13 @@ _BUILDS = {
     "AMD": "the frameworks' ROCm builds serve the cards on ROCm's list, and no others: "
     "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html; "
     f"PyTorch's are at https://pytorch.org/get-started/locally/, JAX's at {_JAX}",
-    "Intel": "PyTorch's XPU builds serve it: `pip install torch --index-url "
+    "Intel": "PyTorch's XPU builds serve Arc and newer: `pip install torch --index-url "
     "https://download.pytorch.org/whl/xpu`, https://docs.pytorch.org/docs/stable/notes/get_start_xpu.html",
-    "Apple": "a Mac computes by Metal: `pip install torch` there brings it (device mps), "
+    "Apple": "a Mac computes by Metal: `pip install torch` there brings it (device mps; "
+    "`rtbuild resolve torch --system macos` has the line), "
     f"https://developer.apple.com/metal/pytorch/; for JAX see {_JAX}",
+    "Huawei": "PyTorch's builds for it are torch_npu: https://github.com/Ascend/pytorch",
+    "Moore Threads": "PyTorch's builds for it are torch_musa: https://github.com/MooreThreads/torch_musa",
     "Google": f'on the TPU\'s own machine `pip install "jax[tpu]"`, {_JAX}',
 }
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
@@ -35,6 +45,11 @@ _CAPABILITY = re.compile(
 )
 _COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z]|\d{3,4}\b)")
 """How many there are, before a name: ``8x H100``."""
+_ATTACHED = re.compile(
+    r"(?i)^(?:n1(?:-[a-z]+-\d+)?(?: ?[+&,] ?| with (?:an? )?| and |[ -])|[dh]gx[ -](?=[abh]\d))(?=\S)"
+)
+"""Google's instances whose card is attached, and NVIDIA's computers, before its name: ``n1-standard-8 + T4``,
+``DGX H100``."""
 _VGPU = re.compile(r"(?i)-(?:\d-)?(\d{1,2}|1\d\d)[QCAB](?:ME|\d)?$")
 """The type of a virtual GPU behind its card's name, with its frame buffer in GB: ``A10-8Q``, ``A100-1-5C``.
 
@@ -93,14 +108,22 @@ def _whole(text: str) -> str:
     """A name without how many there are of the card, and without the type of a virtual GPU of it, before
     which a letter may tell the card's memory: ``V100D-8Q``.
     """
-    text = _COUNT.sub("", text.strip(), count=1)
+    text = _COUNT.sub("", _ATTACHED.sub("", text.strip(), count=1), count=1)
     return re.sub(r"(?<=[VP]100)[DLX]X?$", "", _VGPU.sub("", text)) if _VGPU.search(text) else text
 
 
 def instance_of(text: str) -> InstanceRow | None:
     """The family of a cloud's instances that a type is of: ``g4dn.xlarge``, ``Standard_NC6s_v3``."""
     kind = text.strip().lower().removeprefix("standard_")
-    return next((row for row in load().instances if re.match(row.pattern, kind)), None)
+    if (found := next((row for row in load().instances if re.match(row.pattern, kind)), None)) is not None:
+        return found
+    alike = _families(kind)  # of a name that two clouds have, neither is taken
+    return alike[0] if len({row.card for row in alike}) == 1 and _longest(text)[0] is None else None
+
+
+def _families(kind: str) -> list[InstanceRow]:
+    """The families of instances of a name without a size: ``g5``; ``g2`` is one of two clouds."""
+    return [row for row in load().instances if kind in {row.name, row.name.partition("-")[0]}]
 
 
 def said_of(option: str, text: str) -> str | None:
@@ -131,8 +154,25 @@ def _without_series(words: str) -> GpuRow | None:
     return _longest(f"RTX {words}")[0] if re.match(r"a\d{4}\b", words) else _longest(words)[0]
 
 
-_NO_CARD = frozenset(("auto", "all", "any", "default", "none", "no", "cpu"))
+_NO_CARD = re.compile(r"(?i)auto|all|any|default|none|no|cpu")
 """Words that people type in the place of a card and that name none."""
+_WITHOUT = re.compile(
+    r"(?i)none|no[ -]?(?:card|gpu|nvidia|cuda)s?|without(?: an?)? (?:card|gpu)s?|cpu(?:[ -]?only)?"
+)
+_LENDS = re.compile(
+    r"(?i)(?:google )?colab(?: pro)?|kaggle|paperspace|runpod|vast(?:\.ai)?|lambda(?: ?labs)?|sagemaker.*|"
+    r"modal|lightning(?: ai)?|hugging ?face.*|aws|azure|gcp|oci"
+)
+"""Services that lend several kinds of cards."""
+_ATTACHES = re.compile(r"(?i)n1(-[a-z]+-\d+)?")
+"""Google's instances to which any of several cards is attached."""
+
+
+def is_without(text: str) -> bool:
+    """Whether a text says that there is no card: ``none``, ``no gpu``, ``CPU only``."""
+    return _WITHOUT.fullmatch(text.strip()) is not None
+
+
 ON_JETSON = (
     "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
     "not build: `rtbuild resolve torch --system 'JetPack 6'` has the line; https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
@@ -147,6 +187,7 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
     With ``alike`` a laptop's chip stands for the card of the same compute capability. Raises UsageError, in
     terms of the ``option`` that was given, if no table has it.
     """
+    text = _ATTACHED.sub("", text.strip())
     row = card_of(text) if alike else None
     several = [part for part in re.split(r"\s*(?:[,;|+&/]|\band\b|\bor\b)\s*", text) if part]
     if len(several) > 1 and row is not None and not _CAPABILITY.fullmatch(text.strip()):
@@ -242,12 +283,32 @@ def _way_on(option: str, text: str) -> str:
     if _JETSON.search(text):
         like = f"as in {option} 5.3 --platform linux/arm64"
         return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
-    if text.strip().lower() in _NO_CARD:
+    return _of_service(option, text) or _of_no_card(option, text) or _of_near(option, text)
+
+
+def _of_service(option: str, text: str) -> str:
+    """A hint for what has cards of several kinds; empty for anything else."""
+    if several := _families(text.strip().lower()):
+        told = " and ".join(f"{row.name} ({row.card})" for row in several)
+        return f"several clouds' instances have that name: {told}; name the card, {option} {several[-1].card}"
+    if _LENDS.fullmatch(text.strip()) or _ATTACHES.fullmatch(text.strip()):
+        return f"its cards are of several kinds: `nvidia-smi -L` there prints yours, as in {option} T4"
+    return ""
+
+
+def _of_no_card(option: str, text: str) -> str:
+    """A hint for words that name no card; empty for anything else."""
+    if _NO_CARD.fullmatch(text.strip()) or is_without(text):
         return (
             f"this machine's own card is taken without {option}; `rtbuild resolve torch --gpu none` has "
             "pip's line for the CPU; in a matrix it is `cuda: none`, for PyTorch "
             f"{torch_for_cpu('VERSION')}: that of the default index brings CUDA's libraries"
         )
+    return ""
+
+
+def _of_near(option: str, text: str) -> str:
+    """A hint with the names most alike."""
     near = near_names(text)
     first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"
@@ -341,3 +402,32 @@ def _longest(text: str) -> tuple[GpuRow | None, list[str]]:
 @functools.cache
 def _by_words() -> dict[str, GpuRow]:
     return {"".join(words_of(row.name)): row for row in load().gpus.values()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverInstallRow(Row):
+    """The commands that install a driver on a system; ``{branch}`` is the branch that is wanted."""
+
+    name: str
+    newest: str
+    """For cards that the newest branch serves."""
+    last: str = ""
+    """For cards that only an older branch serves, with its proprietary modules; empty if nobody read it."""
+
+
+def driver_installs(gpus: Sequence[str], least: str) -> Iterator[tuple[str, str]]:
+    """Each system, and the commands that install a driver there, of the branch of ``least`` or newer, that
+    serves all of the cards. Of several the generation that lost its drivers first decides.
+    """
+    cards = [row for gpu in gpus if (row := card_of(gpu)) is not None]
+    kinds = [one for one in load().architectures if any(c.capability in one.capabilities for c in cards)]
+    ends = [one.before for one in kinds if one.before is not None]
+    branch = least.partition(".")[0]
+    if ends:
+        end = min(ends, key=key)
+        branch = max((one for one in load().branches if key(one) < key(end)), key=key, default="")
+        if not branch or key(branch) < key(least)[:1]:
+            return  # none that is wanted serves them
+    for way in TableFile(load().folder / "driver-installs.toml").rows(DriverInstallRow):
+        if command := way.last if ends else way.newest:
+            yield way.name, command.replace("{branch}", branch)

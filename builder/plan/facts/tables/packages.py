@@ -7,7 +7,7 @@ by ``rtbuild facts refresh`` from its wheel, or from the build files of its sour
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from builder.core import resources
-from builder.core.versions import canonical, key, release, requirement
+from builder.core.versions import canonical, key, pinned, release, requirement
 from builder.plan.facts.tables.frameworks import (
     FactsError,
     FrameworkRow,
@@ -62,6 +62,16 @@ class PackageName(Row):
     """True if it compiles its kernels as programs run: GPU code in its libraries is that of its tools."""
     optional: bool = False
     """True if it works without its libraries, and says so in a log: what they lack is a reservation."""
+    least: str | None = None
+    """The least compute capability that its maker names for any release on record."""
+    instead: tuple[str, ...] = ()
+    """Packages that do the same on other cards."""
+    features: Mapping[str, str] = field(default_factory=dict)
+    """The compute capability from which on it does something that cards before lack."""
+    by_card: Mapping[str, str] = field(default_factory=dict)
+    """What its maker names for cards of a compute capability; a clause."""
+    without: str = ""
+    """What programs take in its place, without any package; a clause."""
     light: bool = False
     """True if its code asks nothing of CUDA or of a framework: its requirements are read, and the NumPy that
     it is compiled for."""
@@ -330,3 +340,15 @@ def _add_span(found: dict[str, NameSpan], name: str, package: str, change: tuple
     elif before is None or before.since is None or release(before.since) < release(first):
         since = before.since if before is not None else None
         found[name] = NameSpan(package=package, since=since, until=first, home=home)
+
+
+def leaving_out(
+    pip: Iterable[str], name: str, version: str, tables: Mapping[str, PackageTable]
+) -> Iterator[str]:
+    """``vllm 0.33.0 wants torch==2.14.0``: what pinned packages ask for that a release does not meet."""
+    for parsed in filter(None, map(requirement, pip)):
+        table = tables.get(canonical(parsed.name))
+        row = table.row(pinned(parsed) or "") if table is not None else None
+        for asked in row.asks(name) if row is not None else ():
+            if not asked.specifier.contains(version, prereleases=True):
+                yield f"{row.label if row is not None else parsed} wants {asked.name}{asked.specifier}"

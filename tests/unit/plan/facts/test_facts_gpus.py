@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from builder.core.errors import UsageError
+from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
 from builder.plan.facts.tables.frameworks import FactsError, read_table
 from builder.plan.facts.tables.gpus import (
@@ -308,3 +310,45 @@ def test_a_table_without_its_releases_is_an_error_of_the_facts(tmp_path: Path) -
     (tmp_path / "jax.toml").write_text(source.read_text())
     with pytest.raises(FactsError, match=r"releases/jax\.json: FileNotFoundError"):
         read_table(tmp_path, "jax")
+
+
+@pytest.mark.parametrize(
+    ("text", "card"),
+    [
+        ("g5", "A10G"),
+        ("p5", "H100"),
+        ("A2", "A2"),  # a card's name comes before a2-highgpu
+        ("P6", "P6"),
+        ("n1-standard-8 with T4", "T4"),
+        ("n1+T4", "T4"),
+        ("DGX H100", "H100"),
+    ],
+)
+def test_a_family_of_instances_and_a_computer_stand_for_their_card(text: str, card: str) -> None:
+    assert gpus.named_card("--gpu", text) == card
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("g2", r"g2 \(GRID-K520\) and g2-standard \(L4\)"),  # of two clouds
+        ("n1", "of several kinds"),
+        ("colab", "of several kinds"),
+        ("7900 XTX", "ROCm"),
+        ("B580", "XPU"),
+        ("Mac M2", "--system macos"),
+        ("MacBook Pro M3", "--system macos"),
+        ("Ascend 910B", "torch_npu"),
+        ("no card", "--gpu none"),
+    ],
+)
+def test_what_is_no_card_of_nvidia_s_has_the_next_step(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as problem:
+        gpus.named_card("--gpu", text)
+    assert re.search(hint, problem.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["none", "no card", "No GPU", "CPU only", "cpu", "without a GPU"])
+def test_that_there_is_no_card_is_said_in_many_words(text: str) -> None:
+    assert gpus.is_without(text)
+    assert not any(map(gpus.is_without, ("T4", "any", "", "no idea")))

@@ -14,6 +14,7 @@ from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.packages import bad_pairs
 from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.packages import leaving_out
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 
@@ -322,3 +323,53 @@ def test_keras_3_without_tensorflow_takes_the_name_of_its_backend(beside, env, i
     cell = beside("jax==0.4.30", "keras==3.5.0", env=tuple(env.items()), imports=imports)
     outcome, message = said(cell, "known-bad", truth=Truth(wheels=tuple(wheels), locked=True))
     assert (outcome, "KERAS_BACKEND" in message) == (word, bool(word))
+
+
+@pytest.mark.parametrize(
+    ("wish", "card", "says"),
+    [
+        # its build files name no code for the card, and compiling makes none
+        (
+            "mamba-ssm",
+            "V100",
+            ["compiling makes none", "the last release with code for it is mamba-ssm 2.3"],
+        ),
+        # its maker's page names the cards, whatever the build files of an older release list
+        ("flash-attn", "V100", ["8.0 and newer", "xformers 0.0.30 (beside PyTorch 2.7.0) has code", "sdpa"]),
+        ("flash-attn==2.5.0", "T4", ["8.0 and newer", "flash-attention-turing", "sdpa"]),
+        # wheels: the release with which support ended, and that none ever had any
+        ("xformers==0.0.35", "P100", ["the last release with code for it is xformers 0.0.30"]),
+        ("vllm==0.19.1", "P100", ["7.0 and newer", "Ollama"]),
+    ],
+)
+def test_a_package_without_code_for_a_card_says_so_and_what_there_is_instead(
+    beside, wish, card, says
+) -> None:
+    """Nobody is told to compile by hand what has no code for their card."""
+    cell = beside("torch==2.10.0", wish, gpus=(card,))
+    outcome, message = said(cell, "package-known") if "==" not in wish else said(cell, "package-gpu")
+    assert outcome == "impossible"
+    for words in says:
+        assert words in message
+    assert "only sources" not in said(cell, "package-python")[1]
+
+
+def test_what_is_compiled_for_a_card_that_its_build_files_name_is_only_a_matter_of_compiling(beside) -> None:
+    message = said(beside("torch==2.10.0", "flash-attn", gpus=("RTX4090",)), "package-known")[1]
+    assert "only sources" in message
+
+
+def test_a_client_without_its_engine_is_no_answer(beside) -> None:
+    """sglang 0.5.2 asks for no PyTorch, and so any went with it: what computes came with an extra."""
+    outcome, message = said(beside("torch==2.15.0", "sglang==0.5.2"), "known-bad")
+    assert outcome == "impossible"
+    assert "extra all or srt" in message
+    for wish in ("sglang[all]==0.5.2", "sglang==0.5.9"):
+        assert said(beside("torch==2.9.1", wish), "known-bad") == ("", "")
+
+
+def test_what_leaves_a_release_out_is_the_requirement_of_a_package_beside() -> None:
+    pip = ("vllm==0.33.0", "numpy", "nobody-read-this==1.0")
+    packages = tables.load().packages
+    assert list(leaving_out(pip, "torch", "2.15.0", packages)) == ["vllm 0.33.0 wants torch==2.14.0"]
+    assert list(leaving_out(pip, "torch", "2.14.0", packages)) == []

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -22,7 +25,7 @@ from uv import find_uv_bin
 from builder.cli.commands.venv import export
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
-from builder.plan.lock.export import FORMATS, Form, lost_by, pip_line, written
+from builder.plan.lock.export import FORMATS, Form, lost_by, official_images, pip_line, written
 from builder.plan.matrix import load
 from builder.sources.index import Index
 from builder.sources.index.uv import IndexSettings
@@ -259,3 +262,92 @@ def test_what_is_built_against_the_framework_is_installed_after_it_without_pips_
     assert first == "pip install torch==1.9.1 'numpy<2' 'setuptools<70' wheel"
     assert second == "pip install --no-build-isolation 'torch-scatter>=2'"
     assert pip_line(replace(cell, pip=("numpy<2",))) == "pip install torch==1.9.1 'numpy<2'"
+
+
+def flat_index(folder: Path, *names: str) -> str:
+    """A folder with wheels of these names, of no content but their metadata, as an index of uv's."""
+    folder.mkdir(parents=True)
+    for name in names:
+        distribution, version = name.split("-")[:2]
+        info = f"{distribution}-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"{name}.whl", "w") as wheel:
+            wheel.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+            )
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+            wheel.writestr(f"{info}/RECORD", "")
+    return folder.as_uri()
+
+
+def project_of_docs(number: int, folder: Path) -> None:
+    """A ``pyproject.toml`` of docs/export.md, with folders in the place of PyTorch's indexes."""
+    text = (Path(__file__).parents[4] / "docs" / "export.md").read_text()
+    project = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[number]
+    linux, mac = "manylinux_2_28_x86_64", "macosx_11_0_arm64"
+    for variant, names in {
+        "cu126": [f"torch-2.7.1+cu126-cp311-cp311-{linux}", "torch-2.7.1+cu126-cp311-cp311-win_amd64"],
+        "cpu": [
+            f"torch-2.7.1+cpu-cp311-cp311-{linux}",
+            "torch-2.7.1+cpu-cp311-cp311-win_amd64",
+            f"torch-2.7.1-cp311-none-{mac}",
+        ],
+    }.items():
+        url = f'url = "https://download.pytorch.org/whl/{variant}"'
+        assert url in project
+        here = f'url = "{flat_index(folder / variant, *names)}"\nformat = "flat"'
+        project = project.replace(url, here)
+    (folder / "pyproject.toml").write_text(project)
+
+
+def uv_in(folder: Path, *words: str) -> str:
+    environment = {"UV_OFFLINE": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(
+        [find_uv_bin(), *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_project_is_locked_for_linux_with_cuda_and_for_a_mac(tmp_path: Path) -> None:
+    """The project of docs/export.md: CUDA on Linux, the CPU elsewhere, one lock."""
+    project_of_docs(0, tmp_path)
+    uv_in(tmp_path, "lock")
+    exported = uv_in(tmp_path, "export", "--no-hashes", "--no-emit-project")
+    lines = dict(reversed(line.split(" ; ")) for line in exported.splitlines() if line.startswith("torch"))
+    assert lines["sys_platform == 'linux'"] == "torch==2.7.1+cu126"
+    assert lines["sys_platform == 'darwin'"] == "torch==2.7.1"
+    assert lines["sys_platform == 'win32'"] == "torch==2.7.1+cpu"
+
+
+@pytest.mark.parametrize("extra", ["cpu", "cu126"])
+def test_an_own_package_has_an_extra_for_each_cuda(extra: str, tmp_path: Path) -> None:
+    project_of_docs(1, tmp_path)
+    uv_in(tmp_path, "lock")
+    exported = uv_in(tmp_path, "export", "--no-hashes", "--no-emit-project", "--extra", extra)
+    linux = [line for line in exported.splitlines() if line.startswith("torch==2.7.1+")]
+    assert [line.partition(" ")[0] for line in linux] == [f"torch==2.7.1+{extra}"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "pip", "image"),
+    [
+        ("torch==2.14.1+cu126", (), "pytorch/pytorch:2.14.1-cuda12.6-cudnn9-runtime`"),
+        ("torch==2.14.0", ("vllm==0.33.0",), "vllm/vllm-openai:v0.33.0`"),
+        ("tensorflow==2.15.1", (), "tensorflow/tensorflow:2.15.1-gpu`"),
+        ("torch==99.0", (), None),  # whose CUDA nobody read
+        ("torch", ("vllm",), None),
+        ("jax[cuda12]==0.6.0", (), None),
+    ],
+)
+def test_the_maker_s_image_is_told_by_the_form_of_its_tags(
+    framework: str, pip: tuple[str, ...], image: str | None
+) -> None:
+    told = list(official_images(lock_cell("one", frameworks=(framework,), pip=pip)))
+    assert len(told) == (image is not None)
+    assert (image or "") in "".join(told)
+    assert all("lists those that there are" in line for line in told)

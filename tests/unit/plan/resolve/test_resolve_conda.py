@@ -171,7 +171,7 @@ def test_another_cudnn_in_the_wheel_is_said() -> None:
     ("lines", "taken", "cuda"),
     [
         (("pytorch==1.12.1", "cudatoolkit=11.4"), "torch==1.12.1", "11.4"),
-        (("pytorch=1.4", "cudatoolkit=10.0"), "torch==1.4.*", "10.0"),
+        (("pytorch=1.4", "cudatoolkit=9.2"), "torch==1.4.*", "9.2"),
         (("pytorch=1.12.1=cuda112py39h1_0",), "torch==1.12.1", "11.2"),  # conda-forge's own builds
     ],
 )
@@ -191,7 +191,7 @@ def test_a_cuda_that_no_wheel_is_for_leaves_the_release(
         ((f"pytorch=1.12.1={BUILD}", "python=3.10"), "is built for Python 3.9"),
         (("tensorflow=2.4.1=mkl_py38h1",), "tensorflow=2.4.1=mkl_py38h1 is a build for the CPU"),
         (("pytorch", "cpuonly"), "PyTorch's build for the CPU"),
-        (("pytorch", "cudatoolkit=9.0"), "no PyTorch on record for CUDA 9.0"),
+        (("pytorch", "cudatoolkit=8.0"), "no PyTorch on record for CUDA 8.0"),
     ],
 )
 def test_what_cannot_have_used_a_gpu_is_refused(lines: tuple[str, ...], words: str) -> None:
@@ -277,3 +277,15 @@ def test_a_name_with_its_cuda_is_condas_alone_and_asked_of_no_index(tmp_path) ->
     found = from_conda(path)
     assert [wish.name for wish in found.wishes] == ["torch", "numpy"]
     assert any("dgl-cuda11-1: dgl built for CUDA 11.1, by conda's own name" in n for n in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("pytorch", "requirement"),
+    [("pytorch=1.12.1", "torch==1.12.1+cu116"), ("pytorch", "torch==2.7.1+cu118")],
+)
+def test_a_toolkit_by_its_major_alone_is_any_of_it(pytorch: str, requirement: str, tmp_path: Path) -> None:
+    """conda's ``cudatoolkit=11`` is every 11.x: the newest of them that the release was built for."""
+    path = tmp_path / "environment.yml"
+    path.write_text(f"dependencies: [python=3.9, {pytorch}, cudatoolkit=11]\n")
+    (wish,) = [one for one in from_conda(path).wishes if one.name == "torch"]
+    assert str(wish) == requirement

@@ -14,10 +14,11 @@ from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.devices import of_generations
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
+from builder.plan.resolve import notes, solve
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve import solve
 from builder.plan.resolve.refusals import nothing
 from builder.plan.resolve.solve import (
     Demand,
@@ -539,14 +540,43 @@ def test_where_only_the_driver_is_in_the_way_another_one_is_the_answer(
 ) -> None:
     demand = demanded("torch", gpus=(card,), driver=driver)
     said = nothing(demand, search(demand), None)
-    (way,) = said.instead
+    *newest, way = said.instead
     assert way["driver"] == other
+    assert all(one["cell"]["frameworks"] == ["torch==2.15.0"] for one in newest)
     assert "another driver would do:" in said.message
     index = f"https://download.pytorch.org/whl/{framework.partition('+')[2]}"
     assert f"with --driver {other}, " in said.message
     assert f": {framework} on Python" in said.message
     assert f"`pip install {framework} --extra-index-url {index}`" in said.message
     assert "without --gpu" not in said.message
+
+
+def test_who_has_a_driver_that_is_too_old_gets_the_commands_of_their_system() -> None:
+    """The newest release first, the oldest driver that does for who cannot have that, and whole commands."""
+    demand = demanded("torch", gpus=("GTX1650",), driver="390")
+    said = nothing(demand, search(demand), None)
+    assert [way["driver"] for way in said.instead] == ["580.65.06", "410"]
+    for system in ("Ubuntu 22.04, 24.04", "Debian 12, 13", "RHEL", "Fedora"):
+        assert f"  driver 580.65.06 or newer on {system}" in said.message
+    assert "sudo ubuntu-drivers install nvidia:580 && sudo reboot" in said.message
+    windows = nothing(replace(demand, kernel_modules=False), search(demand), None).message
+    assert "  a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
+    assert "apt-get" not in windows
+
+
+@pytest.mark.parametrize(
+    ("card", "least", "branch", "systems"),
+    [
+        ("GTX1080", "595.71", "", 0),  # no such branch serves it
+        ("GTX1080", "525.60.13", "nvidia-driver-580 ", 2),  # the last that does, with its own modules
+        ("K80", "450.80.02", "", 0),  # whose last branch is not on record
+        ("RTX4090", "580.65.06", "nvidia:580 ", 4),
+    ],
+)
+def test_the_driver_that_is_installed_serves_the_card(card, least, branch, systems) -> None:
+    found = dict(driver_installs([card], least))
+    assert len(found) == systems
+    assert branch in "".join(found.values())
 
 
 def test_nobody_is_told_to_give_up_the_card_that_they_have() -> None:
@@ -677,3 +707,39 @@ def test_the_kernel_modules_that_cards_need_are_told() -> None:
     ]
     assert "nvidia-driver-575, without -open" in old[-1]
     assert not any("kernel modules" in line for line in of_generations(("P40",), "535.10"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "says", "not_said"),
+    [
+        ({}, ["driver, 525.60.13 or newer, and neither a CUDA toolkit nor cuDNN"], ["nvcc", "Debian"]),
+        (
+            {"pip": ("vllm==0.19.1",), "apt": ("libheif1",)},
+            ["nvcc of CUDA 12.8 for what FlashInfer"],
+            ["neither"],
+        ),
+        ({"apt": ("libgl1",)}, ["neither a CUDA toolkit nor cuDNN; libgl1 of Debian's"], ["nvcc"]),
+        ({"pip": ("flash-attn",)}, ["nvcc of CUDA 12.8 to compile flash-attn"], ["neither"]),
+    ],
+)
+def test_what_has_to_be_on_the_system_is_said_once(cell, says, not_said) -> None:
+    demand = demanded("torch==2.10.0", gpus=("RTX3090",))
+    (best, *_) = search(demand).possible
+    best = replace(best, cell=replace(best.cell, **cell))
+    (said,) = notes.of_system(best, demand)
+    for words in says:
+        assert words in said
+    for words in not_said:
+        assert words not in said
+    (windows,) = notes.of_system(best, replace(demand, kernel_modules=False))
+    assert "525.60.13" not in windows  # which is a driver for Linux
+
+
+def test_what_a_package_does_on_newer_cards_alone_is_said() -> None:
+    demand = demanded("torch==2.10.0", gpus=("V100",))
+    (best, *_) = search(demand).possible
+    best = replace(best, cell=replace(best.cell, pip=("vllm==0.19.1",)))
+    (said,) = notes.of_features(best, demand)
+    assert "vllm on V100 (7.0) is without AWQ (from 7.5 on)" in said
+    assert "FP8 (W8A8) (from 8.9 on)" in said
+    assert not list(notes.of_features(best, replace(demand, gpus=("H100",))))

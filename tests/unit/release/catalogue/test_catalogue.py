@@ -381,6 +381,17 @@ def test_while_nothing_ran_the_page_says_so_first(project: Project, tmp_path: Pa
     assert 0 < ran.index("Tesla T4") < ran.index("Each row is")
 
 
+def test_the_page_of_an_image_that_is_gone_goes_and_others_stay(project: Project, tmp_path: Path) -> None:
+    catalogue = gathered(project)
+    site(catalogue, tmp_path)
+    (tmp_path / "images" / "gone.html").write_text("works on T4")
+    (tmp_path / "own.html").write_text("mine")
+    site(catalogue, tmp_path)
+    assert not (tmp_path / "images" / "gone.html").exists()
+    assert (tmp_path / "images" / "index.html").exists()
+    assert (tmp_path / "own.html").exists()
+
+
 @pytest.mark.parametrize(
     "site", ["docs.example", "https://u:p@docs.example", "https://docs.example/?x", "javascript:1"]
 )

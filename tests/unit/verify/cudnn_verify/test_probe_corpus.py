@@ -1154,6 +1154,21 @@ def test_what_a_program_or_a_forum_puts_around_a_message_changes_nothing(around,
     assert diagnose_score.answer(_AROUND[around](text))["cause"] == cause
 
 
+@pytest.mark.parametrize("package", ["pycocotools", "pandas", "own_module"])
+def test_the_package_that_is_compiled_for_numpy_1_is_named(package: str) -> None:
+    """It is that of the traceback's last line before the error, and not the one that imports it."""
+    folder = "/home/u/.venv/lib/python3.10/site-packages"
+    text = (
+        "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.2.6 as it may crash.\n"
+        f'Traceback (most recent call last):  File "{folder}/torch/__init__.py", line 9, in <module>\n'
+        f'    import {package}\n  File "{folder}/{package}/core.py", line 3, in <module>\n'
+        f"    from . import _ext\nAttributeError: _ARRAY_API not found\n"
+    )
+    (cause,) = diagnose_score.answer(text)["causes"]
+    assert cause["cause"] == "package-pin-mismatch"
+    assert cause["says"].startswith(f"{package} was compiled for NumPy 1, and NumPy 2 is here")
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
