@@ -280,7 +280,7 @@ def _python_with(names, section):
     return None
 
 
-def _package_of_path(path):
+def package_of_path(path):
     """(the package that a file is of, its release where the path has it): None for Python's own, "" for a
     file of no package that the path tells.
     """
@@ -308,7 +308,7 @@ def _package_of_path(path):
     return (distribution_named(module) if known else ""), None
 
 
-def _traceback_frames(text):
+def traceback_frames(text):
     """[(place, path, function)] of the lines of tracebacks, in the forms of Python, IPython and pytest."""
     found = []
     for match in islice(_FRAME_FILE.finditer(text), _MOST_FRAMES):
@@ -339,7 +339,7 @@ def _who_asks(text, frames, start, place, asked, hands):
         above = [f for f in frames if place < f[0] < (end if end >= 0 else place + 600)][:1]
     program = loader = None
     for _, path, function in reversed(above):
-        package = _package_of_path(path)[0]
+        package = package_of_path(path)[0]
         if package is None or hands.match(function):
             loader = loader or (function == "_get_module" and (package, path))  # of modules of its own
             continue
@@ -367,9 +367,7 @@ def _who_asks(text, frames, start, place, asked, hands):
 def _raised_by(frames, start, place):
     """The package whose own ``__getattr__`` raises the message: that of the class; None of another one."""
     last = next((frame for frame in reversed(frames) if start <= frame[0] < place), None)
-    package = (
-        _package_of_path(last[1])[0] if last and last[2] in ("__getattr__", "__getattribute__") else None
-    )
+    package = package_of_path(last[1])[0] if last and last[2] in ("__getattr__", "__getattribute__") else None
     return package.replace("-", "_") if package else None
 
 
@@ -408,7 +406,7 @@ def imports_that_fail(text):
     """
     found, modules = {}, _modules_of_python()
     absent = [row for row in islice(_ABSENT_MODULE.finditer(text), _MOST_LACKS) if row[1] not in modules]
-    frames = _traceback_frames(text) if absent else []
+    frames = traceback_frames(text) if absent else []
     starts = [0] + [row.end() for row in _CHAIN.finditer(text)] if absent else []
     hands = re.compile("(?:%s)$" % _python_words("hands-on"))
     for row in absent:
@@ -428,7 +426,7 @@ def find_apart(text, python=None):
     lacks = list(islice(_LACKS.finditer(text), _MOST_LACKS))
     if not lacks:
         return None
-    frames, starts = _traceback_frames(text), [0] + [found.end() for found in _CHAIN.finditer(text)]
+    frames, starts = traceback_frames(text), [0] + [found.end() for found in _CHAIN.finditer(text)]
     hands = re.compile("(?:%s)$" % _python_words("hands-on"))
     order = list(reversed(lacks))
     direct = text.find(_CAUSE_OF_NEXT)
@@ -504,7 +502,7 @@ def _apart_of(text, found, frames, start, hands, python):
         kind, release = ("python-gone", gone) if gone else ("python-new", new)
         versions = {asker: release_told(text, asker)} if asker else {}
         return Apart(kind, asker, "python", whole, file, versions, release, None)
-    owner = _package_of_path(path)[0] if path else None
+    owner = package_of_path(path)[0] if path else None
     dist = owner if owner else distribution_named(asked if "." in asked else top)
     if kind in ("member", "argument") and (asker in (None, dist) or not is_known_module(top) and not asker):
         return None
@@ -534,7 +532,7 @@ def _told_name(kind, asked, name, said):
 def _symbol_apart(text, said):
     """Whose library asks, and whose function it asks for, by how the symbol starts."""
     library, symbol = (said["library"] or "").replace("\\", "/"), said["symbol"]
-    asker = _package_of_path(library)[0] if "/" in library else ""
+    asker = package_of_path(library)[0] if "/" in library else ""
     stem = re.sub(r"^(?:lib|_)+|[.].*$|_core\d+$", "", library.rpartition("/")[2])
     if not asker or not is_known_module(asker.replace("-", "_")):
         named = next(

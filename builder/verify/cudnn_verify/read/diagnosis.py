@@ -8,7 +8,7 @@ from copy import copy
 from itertools import islice
 from shlex import quote
 
-from ..common.distributions import apart_told, last_word
+from ..common.distributions import apart_told, last_word, release_told
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import CAUSES, VERDICT_OF_SIDE, command_lines, read_patterns, told_names
@@ -615,6 +615,8 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
         name = re.split("[< ]", absent)[0]
         told = "; not found: python3 -m pip install %s" % " ".join(map(Remedies.quoted, absent.split()))
         return {"command": "python3 -m pip show " + name, "decides": silent + told}
+    if facts.raised_in and not causes:
+        return _look_at_release(*facts.raised_in, facts=facts)
     here = None if causes or silent else _look_by_resolve(facts) or _look_by_system(facts)
     if here:
         return here
@@ -643,6 +645,32 @@ def _look_at_two(apart, because, facts):
     else:
         told = "its release, to compare with the one that the program or its requirements were written for"
     return {"command": command, "decides": told}
+
+
+def _look_at_release(package, caller, facts):
+    """For an exception out of a package's own code of which no signature knows more: the release before it
+    if the text has this one, else the releases of that package and its caller.
+    """
+    here = (facts.packages.get(package) or release_told(facts.trace.text, package) or "").partition("+")[0]
+    told = "the error comes out of the own code of %s" % " ".join(filter(None, (package, here)))
+    told += ", which %s calls" % caller if caller else ""
+    if not here:
+        then = " & " if "windows" in facts.places else "; "
+        command = "python3 -m pip show %s%spython3 -m pip check" % (
+            " ".join(filter(None, (package, caller))),
+            then,
+        )
+        return {
+            "command": command,
+            "decides": told + ": if it began with a new release of one, the one before",
+        }
+    told += ": gone with the release before it, that bound until a later one mends it; not gone, "
+    told += "`python3 -m pip install --upgrade %s`" % (caller or package)
+    bound = re.sub(r"(?<=\d)(?:\.0)+$", "", here)
+    return {
+        "command": "python3 -m pip install %s" % Remedies.quoted("%s<%s" % (package, bound)),
+        "decides": told,
+    }
 
 
 def _look_by_system(facts):

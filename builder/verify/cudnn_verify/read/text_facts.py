@@ -8,7 +8,13 @@ import re
 from itertools import islice
 
 from ....core.cards import cards_in
-from ..common.distributions import canonical, find_apart, imports_that_fail
+from ..common.distributions import (
+    canonical,
+    find_apart,
+    imports_that_fail,
+    package_of_path,
+    traceback_frames,
+)
 from ..common.name_changes import trace_names
 from ..common.tables import (
     cuda_major_of,
@@ -112,6 +118,26 @@ _SAYS_ABSENT = re.compile(
     r"(?i)not found|cannot open|can't open|no such file|missing|could not|couldn't|fail|unable|error"
 )
 
+# Exceptions of code that meets what it was not written for; others are what a package says of its input.
+_OF_CODE = re.compile(
+    r"^(?:E +)?(?:\w+\.)*\w*(?:Attribute|Type|Name|UnboundLocal|Key|Index|NotImplemented)Error(?=:|\s|$)",
+    re.M,
+)
+
+
+def raised_in(text):
+    """(package, caller) of a text's last exception: the installed package whose own code raises it, and the
+    one that calls that, "" if no frame has another one. None if it is the program's or Python's own code, a
+    framework's, or an exception by which a package says that it cannot use its input.
+    """
+    raised = [found.start() for found in _OF_CODE.finditer(text)][-1:]
+    above = [frame for frame in traceback_frames(text) if frame[0] < raised[0]] if raised else []
+    packages = [package_of_path(path)[0] for _, path, _ in reversed(above)]
+    if not packages or not packages[0] or packages[0] in told_names():
+        return None
+    callers = [package for package in packages if package is not None and package != packages[0]]
+    return None if callers and not callers[0] else (packages[0], callers[0] if callers else "")
+
 
 class TextFacts(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
@@ -157,6 +183,10 @@ class TextFacts(object):
         """What one package asks of another and does not find, an ``Apart``; None without such a message."""
         self.trace = trace_names(text)
         """The files of packages that its tracebacks go through, and what their lines call."""
+        self.raised_in = raised_in(text)
+        """(the package whose own code raises the last exception, the one that calls it or ""); None if no
+        frame tells, or the program's own code does.
+        """
         self.import_fails = imports_that_fail(text)
         """{module that is not there: the installed package that imports it}."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]

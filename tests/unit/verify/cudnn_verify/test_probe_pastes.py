@@ -594,3 +594,45 @@ def test_parts_that_are_compiled_apart_have_the_command_of_their_own(text, cause
     document = diagnose_score.answer(text)
     assert document["cause"] == cause
     assert command in _commands(document)[0]
+
+
+_FRAMES = """\
+  File "{program}", line 4, in <module>
+  File "/v/site-packages/docling_ibm_models/predictor.py", line 26, in <module>
+    AutoImageProcessor.register(
+  File "/v/site-packages/{raiser}/auto_factory.py", line 680, in register
+    if key.__module__.startswith("transformers."):
+{error}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "above", "command"),
+    [
+        # https://github.com/docling-project/docling-ibm-models/issues/167
+        ({}, "transformers              5.13.0\n", 'python3 -m pip install "transformers<5.13"'),
+        ({}, "transformers 5.13.2\n", 'python3 -m pip install "transformers<5.13.2"'),
+        ({}, "", "python3 -m pip show transformers docling-ibm-models; python3 -m pip check"),
+        ({"raiser": "torch"}, "torch 2.9.0\n", None),
+        ({"error": "ValueError: an image has three channels"}, "transformers 5.13.0\n", None),
+        ({"error": "OSError: no such file"}, "transformers 5.13.0\n", None),
+    ],
+)
+def test_an_error_out_of_a_packages_own_code_leads_to_the_release_before_it(fields, above, command):
+    words = {
+        "program": "<stdin>",
+        "raiser": "transformers",
+        "error": "AttributeError: 'str' object has no attribute '__module__'",
+        **fields,
+    }
+    look = diagnose_score.answer(above + _FRAMES.format(**words))["look"]
+    assert (look["command"] == command) == (command is not None)
+    assert ("own code" in look["decides"]) == (command is not None)
+
+
+def test_an_error_of_the_programs_own_call_is_no_release_of_a_package():
+    text = (
+        'File "train.py", line 4, in <module>\n  File "/v/site-packages/peft/a.py", line 2, in b\nKeyError: 1'
+    )
+    look = diagnose_score.answer("peft 0.18.0\n" + text)["look"]
+    assert "own code" not in look["decides"]
