@@ -168,7 +168,10 @@ def _in_releases(module, name):
     for package, row in read_names().items():
         known = module and module.partition(".")[0] in row["roots"]
         for root in [module] if known else () if module else row["roots"]:
-            gone, new = (_entry(row[kind], root, name, bool(module)) for kind in ("gone", "new"))
+            # a module that came with a release may have had the name later
+            gone, new = (
+                _entry(row[kind], root, name, bool(module), kind == "gone") for kind in ("gone", "new")
+            )
             if gone or new:
                 found.append(_found_of(package, gone, new))
     return found[0] if found and (module or len(found) == 1) else None
@@ -283,11 +286,14 @@ def _is_named(remedies, trace, package, row):
     return bool(release_told(trace.text, package) or re.search(imported, trace.text))
 
 
-def _entry(places, module, name, inner):
-    """(place, new place) of a name, or of a module of this name, and with ``inner`` of one that it is in."""
+def _entry(places, module, name, inner, around):
+    """(place, new place) of a name, with ``inner`` or of a module of this name, and with ``around`` of one that
+    it is in.
+    """
     whole = "%s.%s" % (module, name)
     above = [".".join(whole.split(".")[:size]) for size in range(whole.count(".") + 1, 0, -1)]
-    for wanted, last in [(module, name)] + [(part, "") for part in above if inner]:
+    above = above[: None if around else 1] if inner else []
+    for wanted, last in [(module, name)] + [(part, "") for part in above]:
         for place, modules in places.items():
             names = modules[wanted].split(" ") if wanted in modules else ()
             for one, _, home in (row.partition(">") for row in names):

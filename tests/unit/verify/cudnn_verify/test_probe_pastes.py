@@ -636,3 +636,30 @@ def test_an_error_of_the_programs_own_call_is_no_release_of_a_package():
     )
     look = diagnose_score.answer("peft 0.18.0\n" + text)["look"]
     assert "own code" not in look["decides"]
+
+
+def test_a_module_that_came_with_a_release_says_nothing_of_a_later_name_in_it():
+    """``torch.fx.experimental`` came with 1.9, ``guard_or_true`` in it much later:
+    https://github.com/huggingface/transformers/issues/47710
+    """
+    line = "ImportError: cannot import name 'guard_or_true' from 'torch.fx.experimental.symbolic_shapes'"
+    document = diagnose_score.answer(f"transformers version: 5.15.0\nPyTorch version: 2.6.0+cu124\n{line}")
+    assert document["cause"] == "package-pin-mismatch"
+    assert not any("from 1.9 on" in because for because in document["causes"][0]["because"])
+
+
+def test_a_source_tree_in_the_place_of_the_package_is_the_programs_own_fault():
+    text = "RuntimeError: flashinfer-cubin version (0.6.7) does not match flashinfer version (0.0.0+unknown)"
+    document = diagnose_score.answer(text)
+    assert document["causes"] == []
+    assert "no installed package" in document["program"]["says"]
+
+
+def test_headers_of_pytorch_before_microsofts_compiler():
+    """https://github.com/turboderp-org/exllamav3/pull/360"""
+    text = (
+        "torch 2.13.0\nerror C7582: default member initializers for bit-fields requires at least /std:c++20\n"
+    )
+    assert (
+        diagnose_score.answer(text + "error C2139: 'torch::autograd::Node'")["cause"] == "extension-mismatch"
+    )
