@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.verify.cudnn_verify.common import causes
+from builder.verify.cudnn_verify.common import tables
 from builder.verify.cudnn_verify.common.tables import Section
 from builder.verify.cudnn_verify.read import knowledge, signatures
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
@@ -50,9 +50,9 @@ NEWER = {
 @pytest.fixture
 def restored():
     """What is known is known again after the test."""
-    before = {name: Section(name, row) for name, row in causes.cause_sections().items()}
+    before = {name: Section(name, row) for name, row in tables.cause_sections().items()}
     yield
-    causes.learn_causes(before)
+    tables.learn_causes(before)
     signatures._TAKEN.clear()
     for read in (signatures.read_signatures, signatures.read_next_checks, signatures.read_counts):
         read.cache_clear()
