@@ -287,8 +287,8 @@ def _is_named(remedies, trace, package, row):
 
 
 def _entry(places, module, name, inner, around):
-    """(place, new place) of a name, with ``inner`` or of a module of this name, and with ``around`` of one that
-    it is in.
+    """(place, new place) of a name, with ``inner`` or of a module of this name, and with ``around`` of one
+    that it is in.
     """
     whole = "%s.%s" % (module, name)
     above = [".".join(whole.split(".")[:size]) for size in range(whole.count(".") + 1, 0, -1)]

@@ -145,7 +145,7 @@ def test_a_file_that_is_no_knowledge_is_refused_and_nothing_of_it_is_taken(
         knowledge.take_knowledge(written(tmp_path, document))
     assert words in str(error.value)
     assert len(str(error.value)) < 400
-    assert "flux-empty" not in causes.CAUSES
+    assert "flux-empty" not in tables.CAUSES
 
 
 def test_a_device_without_an_end_and_a_pipe_are_refused_at_once(tmp_path):
