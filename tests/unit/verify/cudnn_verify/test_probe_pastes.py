@@ -663,3 +663,14 @@ def test_headers_of_pytorch_before_microsofts_compiler():
     assert (
         diagnose_score.answer(text + "error C2139: 'torch::autograd::Node'")["cause"] == "extension-mismatch"
     )
+
+
+@pytest.mark.parametrize("above", ["Ubuntu on WSL2\n", "Windows 11, in WSL:\n"])
+def test_within_wsl_a_driver_for_linux_goes_and_no_machine_is_restarted(above):
+    """https://docs.nvidia.com/cuda/wsl-user-guide/index.html"""
+    document = diagnose_score.answer(above + "Failed to initialize NVML: Driver/library version mismatch")
+    assert document["cause"] == "driver-library-mismatch"
+    (command,) = _commands(document)
+    assert "apt-get purge" in command
+    assert "--shutdown" in command
+    assert "reboot" not in command
