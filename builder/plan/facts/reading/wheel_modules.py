@@ -23,7 +23,7 @@ from builder.core.module_names import is_of_several, names_of
 from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, minor, requirement
-from builder.plan.facts.reading.binary import CompiledTexts, linked_texts, names_of_cython
+from builder.plan.facts.reading.binary import linked_texts, names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
     bare_debs,
@@ -94,6 +94,8 @@ wheels of one release for several Pythons, and of several releases, have most so
 """
 _MOST_READ = 10_000
 """Modules in it: all of a set, and some of the next one's."""
+_MOST_OTHERS = 12
+"""Other releases of a wheel in memory."""
 
 
 def imports_of(
@@ -131,6 +133,9 @@ def imports_of(
         loaded = set[str]()
         found = _proven(cell, shelf, loaded, whole=_has_no_others(cell, base), library=library)
         lacks = dict[tuple[str, ...], Missing]()
+        for lack in found:
+            if lack.doubt and lack.name is not None and lack.giver in shelf:
+                shelf[lack.giver].doubted.setdefault(lack.module, set()).add(lack.name)
         for lack in found:
             pair = (*pair_of(lack), *((lack.module,) if lack.shared else ()))
             if pair not in lacks:
@@ -303,10 +308,7 @@ def _mend(
         others = releases(giver.wheel, newer)
 
         def has(number: int) -> bool | None:
-            one = _Shelved(others[number], cache, giver.opener)
-            found = one.gives(lack, python, giver)
-            one.keep()
-            return found
+            return giver.other(others[number], cache).gives(lack, python, giver)
 
         giver.answers[key], giver.new = (_since if newer else _first)(others, has), True
     found = giver.answers.get(key, "")
@@ -361,11 +363,13 @@ class _Shelved:
         """The modules by the names in their ``__all__``; under an empty one those that are not read."""
         self.texts: dict[str, frozenset[bytes] | None] = {}
         """The names in compiled modules."""
-        self.linked: dict[str, dict[str, CompiledTexts | None]] = {}
-        """The libraries that have the names of a module; None for one that was not read."""
+        self.doubted: dict[str, set[str]] = {}
+        """The names that a set's imports take from a module, of which its compiled code alone can tell."""
         self.takings: dict[str, frozenset[bytes] | None] = {}
         """The names that the sources take from a module."""
         self.seen: dict[str, ModuleNames | None] = {}
+        self.others: dict[str, _Shelved] = {}
+        """Other releases that were asked last, by sha256: each name that is lacking goes to the same few."""
         self.unread = False
         """Whether a module that an import comes to could not be read, or a source that may add to one."""
         if not self.known and (sources := self.opened()) is not None:
@@ -455,6 +459,14 @@ class _Shelved:
             found = self.compiled(lack.module, lack.name)
         return found
 
+    def other(self, wheel: Wheel, cache: Path | None) -> "_Shelved":
+        """Another release."""
+        one = self.others.pop(wheel.sha256, None) or _Shelved(wheel, cache, self.opener)
+        self.others[wheel.sha256] = one
+        while len(self.others) > _MOST_OTHERS:
+            self.others.pop(next(iter(self.others))).keep()
+        return one
+
     def gives(self, lack: Missing, python: int, other: "_Shelved") -> bool | None:
         """Whether this wheel has what ``other``, another release, lacks: so its sources say, or compiled code
         that refers to the name, where that of the other one does not.
@@ -465,7 +477,7 @@ class _Shelved:
         found = None if by_code else self.has(lack, python)
         if found is not None or lack.name is None or not lack.doubt:
             return found
-        mine, others = (one.texts_of(lack.module, lack.name) for one in (self, other))
+        mine, others = (one.texts_of(lack.module, lack.name, other.doubted) for one in (self, other))
         # a library that nobody could read has it, or not, in both of them
         known = all(told is False or told == mine.get(library) == _UNREAD for library, told in others.items())
         if known and any(told is True and others.get(library) is False for library, told in mine.items()):
@@ -513,22 +525,24 @@ class _Shelved:
 
     def refers(self, module: str, name: str) -> bool:
         """Whether compiled code that a module has its names of certainly has a use for this one."""
-        return True in self.texts_of(module, name).values()
+        return True in self.texts_of(module, name, self.doubted).values()
 
-    def texts_of(self, module: str, name: str) -> Mapping[str, bool | str | None]:
+    def texts_of(
+        self, module: str, name: str, doubted: Mapping[str, Collection[str]]
+    ) -> Mapping[str, bool | str | None]:
         """By library with which a module's compiled code is linked: whether it refers to a name, None if that
-        is not certain; :data:`_UNREAD` for one that was not read."""
+        is not certain; :data:`_UNREAD` for one that was not read. The libraries are read once for all names
+        that are ``doubted`` of a module.
+        """
         key = f"{module}:{name}:texts"
         if key not in self.answers and (sources := self.opened()) is not None:
-            if module not in self.linked:
-                self.linked[module] = dict(
-                    linked_texts(sources.read, self.compiled_parts(module), self.paths)
-                )
-            texts = self.linked[module]
-            answers = {
-                path: one.refers(name.encode()) if one is not None else _UNREAD for path, one in texts.items()
-            }
-            self.answers[key], self.new = answers, True
+            names = {name, *doubted.get(module, ())}
+            answers: dict[str, dict[str, bool | str | None]] = {one: {} for one in names}
+            for path, texts in linked_texts(sources.read, self.compiled_parts(module), self.paths):
+                for one, answer in answers.items():
+                    answer[path] = texts.refers(one.encode()) if texts is not None else _UNREAD
+            self.answers |= {f"{module}:{one}:texts": answer for one, answer in answers.items()}
+            self.new = True
         found = self.answers.get(key)
         return found if isinstance(found, dict) else {}
 
@@ -617,7 +631,9 @@ class _Shelved:
             }
             save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
             self.new = False
-        self.linked.clear()  # as large as the libraries
+        for other in self.others.values():
+            other.keep()
+        self.others.clear()
 
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
