@@ -497,8 +497,9 @@ def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told(
     )
     with pytest.raises(NothingPossibleError) as caught:
         resolve("torch", "modern", index=index, gpus=("GTX1650",), driver="470")
-    *_, left_out, whole = caught.value.message.splitlines()
+    *_, left_out, whole, by_pip = caught.value.message.splitlines()
     assert left_out.startswith("  without modern (as typed)")
+    assert by_pip.startswith("  by pip, on Python 3.11: pip install torch==2.0.1")
     assert whole.startswith("with another driver all of it: torch==2.8.0 on Python 3.13")
     assert "the machine needs driver 525" in whole
     with pytest.raises(NothingPossibleError) as caught:
@@ -514,7 +515,11 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     assert lines[0].endswith("tensorflow==2.18.0 (as typed) and torch==2.3.1 (as typed) clash")
     assert "give up one of them:" in lines
     assert sum("another version in place of" in line for line in lines) == 1
-    assert sum("tensorflow==2.17.1" in line for line in lines) == 1  # what would do, and no second time
+    # what would do, in words and by pip, and no second time
+    assert [line.partition(": ")[0] for line in lines if "tensorflow==2.17.1" in line] == [
+        "  tensorflow==2.17.1 in place of tensorflow==2.18.0 (as typed)",
+        "  by pip, on Python 3.11",
+    ]
     with pytest.raises(CellError, match=r"jax==0.12.\* \(as typed\) and Python 3.9 clash"):
         resolve("jax==0.12.*", "torch", index=None, python="3.9")
     with pytest.raises(CellError, match=r"--driver 440\.33 clash"):
@@ -730,7 +735,7 @@ def test_a_refusal_tells_one_way_once() -> None:
     with pytest.raises(NothingPossibleError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", index=None, gpus=("A100",))
     lines = caught.value.message.splitlines()
-    again = [line for line in lines if "tensorflow==2.17.1" in line]
+    again = [line for line in lines if "tensorflow==2.17.1" in line and "by pip, " not in line]
     assert len(again) == 1, caught.value.message
 
 

@@ -3,9 +3,11 @@ names that releases of a package lost or brought, for the probe.
 """
 
 import contextlib
+import functools
 import json
 import re
 import time
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from builder.plan.facts.reading.wheel_modules import (
     WheelSources,
     wheel_alone,
 )
+from builder.plan.facts.tables import load
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, cache_path, unpacked, wheel_name
 
 MOST = 48 << 20
@@ -217,37 +220,6 @@ def _importable(paths: Iterable[str]) -> list[str]:
 
 # -- the names that releases lost or brought
 
-_NAMED = {
-    "transformers": "4.30", "huggingface-hub": "0.17", "tokenizers": "0.13", "accelerate": "0.20",
-    "peft": "0.5", "diffusers": "0.20", "datasets": "2.0", "trl": "0.7", "timm": "0.6",
-    "safetensors": "0.3", "sentence-transformers": "2.2", "bitsandbytes": "0.37", "xformers": "0.0.20",
-    "einops": "0.4", "deepspeed": "0.9", "unsloth": "2024", "evaluate": "0.4", "optimum": "1.10",
-    "numpy": "1.20", "scipy": "1.0", "pandas": "1.2", "scikit-learn": "0.18", "networkx": "2.6",
-    "numba": "0.53", "matplotlib": "3.3", "scikit-image": "0.13", "seaborn": "0.11", "statsmodels": "0.12",
-    "xgboost": "1.5", "lightgbm": "3.3", "shap": "0.40", "pillow": "9.0", "librosa": "0.5",
-    "moviepy": "1.0", "opencv-python-headless": "4.5", "albumentations": "1.3", "supervision": "0.10",
-    "ultralytics": "8.0", "jax": "0.4.20", "jaxlib": "0.4.20", "flax": "0.7", "optax": "0.1.5",
-    "chex": "0.1.5", "orbax-checkpoint": "0.4", "equinox": "0.9", "dm-haiku": "0.0.9", "torch": "1.4",
-    "torchvision": "0.5", "torchaudio": "0.10", "torchtext": "0.3", "torchao": "0.5",
-    "torchmetrics": "0.7", "lightning": "2.0", "pytorch-lightning": "1.4", "triton": "2.0", "vllm": "0.4",
-    "sglang": "0.3", "flashinfer-python": "0.2", "tensorflow": "2.0", "keras": "2.8",
-    "tensorflow-hub": "0.12", "tensorflow-datasets": "4.5", "tensorflow-text": "2.8",
-    "tensorflow-addons": "0.15", "tensorflow-probability": "0.15", "onnx": "1.10", "onnxruntime": "1.11",
-    "protobuf": "3.19", "setuptools": "58", "typing-extensions": "4.0", "pydantic": "1.9",
-    "starlette": "0.20", "fastapi": "0.90", "httpx": "0.23", "langchain": "0.0.300",
-    "langchain-core": "0.1", "langchain-community": "0.0.10", "openai": "0.27", "gradio": "3.40",
-    "gradio-client": "0.2", "streamlit": "1.12", "altair": "4.0", "litellm": "1.30",
-    "llama-index-core": "0.10", "ray": "2.3", "megatron-core": "0.5", "gym": "0.10", "gymnasium": "0.27",
-    "stable-baselines3": "1.6", "spacy": "3.2", "nltk": "3.6", "mmcv": "1.7", "mmengine": "0.7",
-    "mmdet": "2.28", "fsspec": "2023", "packaging": "20", "werkzeug": "1.0", "flask": "1.1",
-    "jinja2": "2.11", "markupsafe": "1.1", "sqlalchemy": "1.4", "click": "7.1", "urllib3": "1.26",
-    "dask": "2022", "pyarrow": "8", "polars": "0.16", "plotly": "5", "wandb": "0.13", "mlflow": "2.0",
-    "compel": "1.0", "controlnet-aux": "0.0.5", "insightface": "0.6", "kornia": "0.6",
-    "torch-geometric": "2.1", "faiss-cpu": "1.7", "gensim": "4.0", "openai-whisper": "20230000",
-    "rich": "10", "hydra-core": "1.1", "omegaconf": "2.1", "ipython": "7.20", "fastcore": "1.3",
-    "fastai": "2.5",
-}  # fmt: skip
-"""Packages that messages about lost names are about, and the first release of each that is read."""
 _NAMES_PYTHON = 12
 _MOST_MINORS = 60
 _MOST_TEXT = 1_500_000
@@ -281,6 +253,13 @@ class _Release:
     members: ReleaseMembers
 
 
+@functools.cache
+def _named() -> Mapping[str, str]:
+    """The packages of the table, and the first release of each that is read."""
+    since: dict[str, str] = tomllib.loads((load().folder / "names-read.toml").read_text("utf-8"))["since"]
+    return since
+
+
 def names_table(
     index: Index, note: Callable[[str], None], only: Sequence[str] = (), *, current: str = "{}"
 ) -> str:
@@ -299,7 +278,7 @@ def names_table(
     rows: dict[str, dict[str, Any]] = json.loads(current)
     homes: dict[str, list[str]] = {}
     silent = list[PackageIndexError]()
-    for name in only or list(_NAMED):
+    for name in only or list(_named()):
         try:
             if name == "tensorflow":
                 rows[name] = _renamed_in_2(index, note)
@@ -313,7 +292,7 @@ def names_table(
             homes[name] = [module for module in found[-1].said if "." in module]
             rows[name] = _changes_of(found)
         note(f"{name}: {len(found)} releases")
-    if silent and len(silent) == len(only or _NAMED):
+    if silent and len(silent) == len(only or _named()):
         raise silent[0]
     for name in homes:
         _name_siblings(name, rows[name], homes)
@@ -366,7 +345,7 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
         named = wheel_name(offer.name)
         if named is None or offer.sha256 is None or offer.yanked is not None or named.version.is_prerelease:
             continue
-        if named.version < Version(_NAMED.get(name, "0")):
+        if named.version < Version(_named().get(name, "0")):
             continue
         place = named.version.release[: 3 if name == "jax" and named.version < Version("0.5") else 2]
         newest[place] = max(newest.get(place, named.version), named.version)

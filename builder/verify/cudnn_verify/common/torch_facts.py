@@ -8,7 +8,7 @@ import re
 from .framework_builds import card_within, serves, torch_index
 from .name_changes import ASKED_NAME
 from .requirement_facts import COMPILED_AT_INSTALL, glibc_asked
-from .tables import Releases, read_facts, read_patterns
+from .tables import Releases, read_facts, read_patterns, told_names
 from .toolkit_facts import failing_words, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
@@ -486,16 +486,7 @@ def _torch_for_loading(remedies):
     return None
 
 
-_HAVE_WHEELS = (
-    "torch",
-    "torchvision",
-    "torchaudio",
-    "tensorflow",
-    "jaxlib",
-    "onnxruntime",
-    "vllm",
-    "xformers",
-)
+_COMPANIONS_IN_WHEELS = ("torchvision", "torchaudio", "jaxlib", "vllm", "xformers")
 _WHEEL_PYTHONS = ((3, 10), (3, 12))
 """The Pythons for which the releases of some years, the newest among them, have wheels: not for one of
 these does an index list none.
@@ -514,7 +505,11 @@ def _python_of_wheels(remedies):
         and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
     )
     other_index = getattr(remedies.here, "index_asked", None)
-    return name if name in _HAVE_WHEELS and not (apart or within or other_index) else None
+    return (
+        name
+        if name in (*told_names(), *_COMPANIONS_IN_WHEELS) and not (apart or within or other_index)
+        else None
+    )
 
 
 _ANNOTATIONS = (
