@@ -79,7 +79,8 @@ def notes_on(
     compiled after it.
     """
     best = standing[0]
-    yield from noted_as("system", of_system(best, demand, by_hand))
+    own = sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
+    yield from noted_as("system", of_system(best, demand, [*by_hand, *own]))
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(best.cell.frameworks)
         yield ProposalNote(
@@ -363,6 +364,15 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
         )
         folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
         yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    installed = [place for kind, _, place in asked.compiling if kind == "install"]
+    if installed and not any(text == "." for text, _, _ in asked.sources):
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        yield (
+            f"{', '.join(installed[:4])}: CUDA code of the project's own, compiled as `pip install "
+            f"--no-build-isolation` of its folder, after the others, by nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{host}{image}{arch}"
+        )
     at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
     if at_run:
         image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
@@ -371,7 +381,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
             f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
         )
     for kind, value, place in asked.compiling:
-        if kind == "run":
+        if kind in {"run", "install"}:
             continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:

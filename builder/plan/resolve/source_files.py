@@ -565,7 +565,7 @@ def _code_cells(text: str) -> Iterator[str]:
 
 def note_sources(folder: Path, found: Wishes) -> None:
     """Note the modules that a folder's sources import and no requirement is named like, and those that
-    compile CUDA code as they run: https://docs.pytorch.org/docs/stable/cpp_extension.html
+    compile CUDA code as they run or are installed: https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
     own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
     for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
@@ -574,6 +574,8 @@ def note_sources(folder: Path, found: Wishes) -> None:
             text = read_text(path)
             if re.search(r"\bcpp_extension\.load(?:_inline)?\(", text) and path.suffix == ".py":
                 found.compiling.append(("run", "torch.utils.cpp_extension.load", str(path)))
+            elif path.name == "setup.py" and re.search(r"\bCUDAExtension\b", text):
+                found.compiling.append(("install", "CUDAExtension", str(path)))
             at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
             for module in at_start.findall(text):
                 places.setdefault(module, path)

@@ -581,10 +581,15 @@ def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_not
         "from torch.utils import cpp_extension\ncpp_extension.load(name='a', sources=['a.cu'])\n"
     )
     (tmp_path / "a.ipynb").write_text('{"cells": [{"source": ["import matplotlib.pyplot as plt\\n"]}]}')
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "setup.py").write_text("from torch.utils.cpp_extension import CUDAExtension\n")
     found = from_file(tmp_path)
     told = f"gym ({tmp_path}/run.py), matplotlib ({tmp_path}/a.ipynb): imported, and in no list by that name"
     assert any(note.startswith(told) for note in found.notes)
-    assert found.compiling == [("run", "torch.utils.cpp_extension.load", f"{tmp_path}/run.py")]
+    assert found.compiling == [
+        ("run", "torch.utils.cpp_extension.load", f"{tmp_path}/run.py"),
+        ("install", "CUDAExtension", f"{tmp_path}/ops/setup.py"),
+    ]
 
 
 def test_an_extra_is_taken_as_pip_takes_it_and_with_it_those_that_it_names(tmp_path: Path) -> None:

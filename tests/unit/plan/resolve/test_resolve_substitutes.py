@@ -886,6 +886,19 @@ def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architectur
     assert list(told_of.of_sources(reading.Wishes(), best, demand)) == []
 
 
+def test_cuda_code_of_a_projects_own_takes_nvcc_on_the_system() -> None:
+    """VoteNet's pointnet2/setup.py; that nothing but the driver is needed was said of it."""
+    demand = demanded("torch==2.8.0", gpus=("RTX5080",))
+    best = search(demand).possible[0]
+    asked = reading.Wishes(compiling=[("install", "CUDAExtension", "ops/setup.py")])
+    (told,) = told_of.of_sources(asked, best, demand)
+    assert told.startswith("ops/setup.py: CUDA code of the project's own")
+    assert "nvcc of CUDA 12.8, which -base and -runtime images lack" in told
+    system = next(one.text for one in told_of.notes_on([best], demand, asked) if one.kind == "system")
+    assert "nvcc of CUDA 12.8 to compile ops/setup.py" in system
+    assert "neither" not in system
+
+
 @pytest.mark.parametrize(
     ("listed", "known"),
     [(["sm_80", "compute_80"], True), (["sm_75"], False), (["sm_90"], False), (None, False)],
