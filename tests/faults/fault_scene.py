@@ -20,7 +20,7 @@ from typing import Any
 
 from pages.checks import read_checks
 
-from builder.verify.cudnn_verify.common.tables import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES
 
 INSTALLED = 1_700_000_000
 """When packages were installed, in seconds since 1970: what a fault writes is newer."""

@@ -22,7 +22,7 @@ import faults_toolkit  # noqa: F401
 from fault_list import FAULTS
 from healthy import HEALTHY
 
-from builder.verify.cudnn_verify.common.tables import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES
 
 if TYPE_CHECKING:
     import pytest

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WALK = (
     ("the YAML file becomes a matrix and its cells", "plan.matrix.expand", "load"),
-    ("the selectors leave some of them out", "plan.matrix.values", "select"),
+    ("the selectors leave some of them out", "plan.matrix.selection", "select"),
     ("the lock, else the facts, say whether the cell can work", "plan.facts.rules.checking", "check"),
     ("everything is fixed by content", "plan.lock.pinning", "pin"),
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),

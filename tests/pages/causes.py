@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.verify.cudnn_verify.common.tables import CAUSES, EXIT_CODES, VERDICT_OF_SIDE
+from builder.verify.cudnn_verify.common.causes import CAUSES, EXIT_CODES, VERDICT_OF_SIDE
 from builder.verify.cudnn_verify.read.signatures import read_signatures
 
 from .checks import read_checks

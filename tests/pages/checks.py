@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 from builder.core import resources
-from builder.verify.cudnn_verify.common.tables import CAUSES, ini_row, read_sections
+from builder.verify.cudnn_verify.common.causes import CAUSES, ini_row
+from builder.verify.cudnn_verify.common.tables import read_sections
 
 CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
 

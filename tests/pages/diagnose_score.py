@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from builder.verify.cudnn_verify.common.tables import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.read.diagnosis import diagnose, find
 from builder.verify.cudnn_verify.read.reading import TextReading
 from builder.verify.cudnn_verify.read.text_facts import TextFacts

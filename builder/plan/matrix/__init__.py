@@ -16,8 +16,8 @@ if TYPE_CHECKING:
         nearest as nearest,
         read as read,
     )
-    from .values import NOT_SELECTED as NOT_SELECTED, Selection as Selection
-    from .values import matches as matches, select as select
+    from .selection import NOT_SELECTED as NOT_SELECTED, Selection as Selection
+    from .selection import matches as matches, select as select
     from .values import DEBIAN_SUITES as DEBIAN_SUITES, BadValue as BadValue, seconds as seconds
 else:
     from builder.core import faces

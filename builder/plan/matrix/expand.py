@@ -20,7 +20,8 @@ from builder.core.versions import canonical, holds, names_of, requirement, witho
 from builder.plan.matrix.nodes import Problems, compose, decoded, nearest, read
 from builder.plan.matrix.reader import CELL, Reader, Setting
 from builder.plan.matrix.sections import Axes, MatrixDocument, Rule, read_document, read_publish
-from builder.plan.matrix.values import exact_release, matches, parse_base, parse_reference
+from builder.plan.matrix.selection import matches
+from builder.plan.matrix.values import exact_release, parse_base, parse_reference
 
 MOST_CELLS = 4_096
 LONGEST = 128

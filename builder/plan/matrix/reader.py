@@ -22,7 +22,8 @@ from builder.plan.matrix.nodes import (
     is_empty,
     nearest,
 )
-from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadGlob, BadValue, Syntax, braces
+from builder.plan.matrix.selection import BadGlob, braces
+from builder.plan.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
 
 Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
 

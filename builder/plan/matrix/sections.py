@@ -22,7 +22,8 @@ from builder.plan.matrix.reader import (
     holes,
     meant,
 )
-from builder.plan.matrix.values import GLOB, NAME, PROSE, TAG, BadValue, matches
+from builder.plan.matrix.selection import matches
+from builder.plan.matrix.values import GLOB, NAME, PROSE, TAG, BadValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,11 @@ from packaging.requirements import Requirement
 from builder.core.documents import shown
 from builder.core.errors import NoSolutionError, PackageIndexError, UsageError
 from builder.core.model import Cell, Wheel
-from builder.core.versions import (
-    canonical,
-    contains,
-    key,
-    lower_bound,
-    names_of,
-    release,
-)
+from builder.core.versions import canonical, contains, key, lower_bound, names_of, release
 from builder.plan.facts.rules import asked_once
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
-from builder.plan.resolve.requirements import TYPED, USES, NamedRequirement
+from builder.plan.resolve.requirements import TYPED, NamedRequirement
 from builder.sources.index import Index, IndexFile, UploadLimit, kept_out, pages, wheel_name
 
 TODAY = "today"
@@ -69,6 +62,8 @@ class Period:
     """The day by which the project was written; its Python is older."""
     why: str
     """``the releases that requirements.txt names are of 2021-06 to 2022-03``."""
+    by_use: bool = False
+    """Whether what the sources take tells it, and no requirement."""
 
     @property
     def python(self) -> tuple[int, int]:
@@ -122,7 +117,7 @@ def time_of(
         return None
     today = datetime.datetime.now(datetime.UTC).date()
     found = period_of(wishes, index, today)
-    if found is not None and USES not in found.why:
+    if found is not None and not found.by_use:
         return found
     clone = next(filter(None, (committed(file, today) for file in files)), None)
     return min(filter(None, (found, clone)), key=lambda one: one.day, default=None)
@@ -141,7 +136,7 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     may be for a release that was to come. What stands in a file counts before what was typed beside it.
     """
     filed = [wish for wish in wishes if wish.place != TYPED] or [*wishes]
-    by_use = [wish for wish in filed if USES in wish.place and not _exact(wish.parsed)]
+    by_use = [wish for wish in filed if wish.use and not _exact(wish.parsed)]
     named = [wish for wish in filed if wish.parsed.specifier and wish not in by_use]
     if all(wish.name in _HELD_BACK or not bounded(wish.parsed) for wish in named):
         return _by_use(by_use, index, today)
@@ -184,15 +179,16 @@ def _by_use(wishes: Sequence[NamedRequirement], index: Index, today: datetime.da
         files = listed[wish.name]
         there = released(files, wish.name) if not isinstance(files, str) else {}
         fitting = [one for one in there if contains(wish.parsed.specifier, one.partition("+")[0])]
-        out = [one for one in there if fitting and release(one) > max(map(release, fitting))]
-        if bounded(wish.parsed) and out:
-            days.setdefault(min(there[one] for one in out), wish)
+        newest = max(map(release, fitting), default=None)
+        later = [day for one, day in there.items() if newest is not None and release(one) > newest]
+        if bounded(wish.parsed) and later:
+            days.setdefault(min(later), wish)
     if not days or datetime.date.fromisoformat(min(days)) >= today:
         return None
     first, gone = days[min(days)], datetime.date.fromisoformat(min(days))
     day = (gone - datetime.timedelta(days=1)).isoformat()
-    use = next(text for text in first.place.split(", ") if USES in text)
-    return Period(day=day, written=day, why=f"{use}, which {first.name} has no longer since {gone:%Y-%m}")
+    why = f"{first.use}, which {first.name} has no longer since {gone:%Y-%m}"
+    return Period(day=day, written=day, why=why, by_use=True)
 
 
 def committed(file: Path, today: datetime.date) -> Period | None:

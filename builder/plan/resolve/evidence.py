@@ -21,7 +21,7 @@ from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart, canonical, contains, key, lower_bound, release, requirement
 from builder.plan.facts.tables import NameSpan, load, name_spans
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period, released
-from builder.plan.resolve.requirements import OWN_SOURCE, USES, NamedRequirement, Wishes, read_text
+from builder.plan.resolve.requirements import OWN_SOURCE, NamedRequirement, Wishes, read_text
 from builder.plan.resolve.solve import Demand, closest
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
@@ -181,7 +181,7 @@ def _bound_package(
         version = re.sub(r"(?:\.0)+$", "", (span.until if sign == "<" else span.since) or "")
         bound = f"{package}{sign}{version}"
         took = f"no longer from {version} on" if sign == "<" else f"from {version} on"
-        told = f"{use.place}{USES}{use.name}"
+        told = f"{use.place} uses {use.name}"
         why = f"{told}, which {package} has {took}"
         others = len(gone if sign == "<" else new) - 1
         why += f", and {others} more such name{'s' * (others > 1)}" * (others > 0)
@@ -194,10 +194,10 @@ def _bound_package(
         elif not any(_within(wish, sign, version) for wish in wishes):
             found.notes.append(f"{bound}: {why}")
             if not wishes:
-                found.wishes.append(NamedRequirement(parsed=Requirement(bound), place=told))
+                found.wishes.append(NamedRequirement(parsed=Requirement(bound), place=told, use=told))
             for name in sorted({wish.name for wish in wishes}):
                 parsed = Requirement(f"{name}{sign}{version}")
-                found.bounds.append(NamedRequirement(parsed=parsed, place=told))
+                found.bounds.append(NamedRequirement(parsed=parsed, place=told, use=told))
 
 
 def _within(wish: NamedRequirement, sign: str, version: str) -> bool:
@@ -353,10 +353,13 @@ def ways_of(
     asked: Wishes,
     available: Mapping[str, Sequence[str]],
     index: Index | None,
-    time: Callable[[Demand], Period | None],
+    time: Callable[[Sequence[NamedRequirement]], Period | None],
 ) -> list[tuple[Demand, list[str]]]:
     """As :func:`with_told`, each of its own time, with the releases of that for repositories."""
-    ways = [(replace(one, period=time(one)), said) for one, said in with_told(demand, asked.told, available)]
+    ways = [
+        (replace(one, period=time((*one.frameworks, *one.companions))), said)
+        for one, said in with_told(demand, asked.told, available)
+    ]
     period = ways[0][0].period
     if index is None or period is None:
         return ways
@@ -403,8 +406,7 @@ def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
     if clause.operator == ">=" and bound is not None and release(bound) >= release(version):
         return False
     upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-    by_use = USES in wish.place
-    return (not upper or by_use) and contains(wish.parsed.specifier, version)
+    return (not upper or bool(wish.use)) and contains(wish.parsed.specifier, version)
 
 
 def _told(

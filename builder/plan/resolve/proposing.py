@@ -20,7 +20,7 @@ from builder.core.errors import (
 from builder.core.versions import contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import NameRow, load
-from builder.plan.resolve.dates import Period, time_of
+from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
 from builder.plan.resolve.notes import (
     ProposalNote,
@@ -189,7 +189,7 @@ def propose(
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
         demand = of_its_time(demand, available, asked.notes)
         changes, refusal = swapped, _refused_for(swapped)
-        ways = ways_of(demand, asked, available, index, partial(_time, date=date, files=files, index=index))
+        ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
         demand = ways[-1][0]
         try:
             demand, dropped, standing, told = _first_served(
@@ -242,10 +242,6 @@ def propose(
             changes=changes,
             said=said,
         )
-
-
-def _time(demand: Demand, *, date: str | None, files: Sequence[Path], index: Index | None) -> Period | None:
-    return time_of((*demand.frameworks, *demand.companions), date, files, index)
 
 
 @contextmanager

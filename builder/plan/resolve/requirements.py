@@ -117,8 +117,6 @@ _WHEEL = re.compile(
 
 TYPED = "as typed"
 """The place of a requirement that is an argument."""
-USES = " uses "
-"""In the place of a bound that a source sets by a name which it takes: any requirement counts more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +125,10 @@ class NamedRequirement:
 
     parsed: Requirement
     place: str
+    use: str = ""
+    """``train.py:12 uses numpy.float``: the source that sets a bound of it, which counts less than any
+    requirement; empty if none does.
+    """
 
     @property
     def name(self) -> str:
@@ -317,7 +319,8 @@ class Wishes:
                 parsed.specifier &= wish.parsed.specifier
                 parsed.extras |= wish.parsed.extras
                 places = dict.fromkeys((before.place, wish.place))
-                wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
+                place, use = ", ".join(places), before.use or wish.use
+                wish = NamedRequirement(parsed=parsed, place=place, use=use)  # noqa: PLW2901
             found[key] = wish
         unused = [wish for wish in self.bounds if wish.name not in names]
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
@@ -357,7 +360,7 @@ class Wishes:
         """The constraints on what is asked for, under each marker that it is asked for by."""
         for bound in self.bounds:
             mine = [wish for wish in self.wishes if wish.name == bound.name]
-            if USES in bound.place and any(apart(o.parsed.specifier, bound.parsed.specifier) for o in mine):
+            if bound.use and any(apart(o.parsed.specifier, bound.parsed.specifier) for o in mine):
                 continue
             markers = {str(wish.parsed.marker or "") for wish in mine}
             for marker in sorted(markers) if bound.name in names else ():

@@ -17,6 +17,7 @@ import time
 import traceback
 
 from ...core.suites import SUITES
+from .common.causes import CAUSES, EXIT_CODES, PROBE_FAULT, explain
 from .common.distributions import read_distributions, search_folders
 from .common.isolation import (
     UNWRITTEN,
@@ -28,10 +29,10 @@ from .common.isolation import (
     show_progress,
     write,
 )
-from .common.tables import CAUSES, EXIT_CODES, PROBE_FAULT, explain
 from .measure.environment import raise_file_limit
+from .measure.expectation import read_expectation
 from .measure.machine_facts import installer
-from .measure.protocol import UsageError, new_check, read_expectation
+from .measure.protocol import UsageError, new_check
 from .measure.report import compare_reports, exit_code, make_report, printed_report, without_infinities
 from .measure.run import Program, child_main
 from .measure.schedule import in_order, run_all

@@ -11,7 +11,8 @@ import sys
 import textwrap
 from html import escape
 
-from .common.tables import CAUSES, told_names
+from .common.causes import CAUSES
+from .common.tables import told_names
 from .measure.machine_facts import thing_at_fault
 from .measure.report import printed_report
 

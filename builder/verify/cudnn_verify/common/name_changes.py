@@ -109,17 +109,16 @@ def name_change(remedies):
     read = read or _Found(re.split("[<>]", told)[0], None, None, None, "", "")
     package, since, gone, last, home = read[:5]
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
-    last = last if bounds.get("<") in (None, _plain_release(gone or "")) else None
+    last = last if bounds.get("<") in (None, plain_release(gone or "")) else None
     since, gone = bounds.get(">=") or since, bounds.get("<") or gone
-    here = (remedies.here.packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
-    here = release_here(remedies, package) if inner else here
+    here = (release_here if inner else _listed_release)(remedies.here, package)
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
     old = bool(since) and bool(here) and numbers(here) < numbers(since)
     stray, here = (here, None) if here and not (new or old) else (None, here)
     asked = [">=" + since] if since and not new else []
-    asked += ["<" + _plain_release(gone)] if gone and not old else []
+    asked += ["<" + plain_release(gone)] if gone and not old else []
     above = None if inner else module or package.replace("-", "_")
     where = ".".join(filter(None, (above, name)))
     home = read_patterns()["names-instead"].get(where.lower()) or home
@@ -133,24 +132,30 @@ def asker_of(remedies, change):
     apart, trace = apart_here(remedies, *BETWEEN_TWO), getattr(remedies.here, "trace", _NO_TRACE)
     if apart and apart.asker != change.package:
         return apart.asker or None
-    roots = {root: package for package, row in read_names().items() for root in row["roots"]}
+    roots = _packages_by_root()
     frames = (roots.get(root, root) for root in trace.roots)
     return next((package for package in frames if package != change.package), None) or None
 
 
-def release_here(remedies, package):
+def _packages_by_root():
+    return {root: package for package, row in read_names().items() for root in row["roots"]}
+
+
+def release_here(facts, package):
     """The release of a package that a text names; empty without one."""
-    told = (remedies.here.packages.get(package) or "").partition("+")[0] or _of_apart(remedies, package)
-    return told or release_told(getattr(remedies.here, "trace", _NO_TRACE).text, package) or ""
+    told = _listed_release(facts, package)
+    return told or release_told(getattr(facts, "trace", _NO_TRACE).text, package) or ""
 
 
-def _of_apart(remedies, package):
-    """The release of a package beside the message that one lacks what another asks for."""
-    apart = getattr(remedies.here, "apart", None)
-    return (apart.versions.get(package) or "").partition("+")[0] if apart else ""
+def _listed_release(facts, package):
+    """The release of a package out of a list, or beside the message that one lacks what another asks for."""
+    apart = getattr(facts, "apart", None)
+    told = (facts.packages.get(package) or "").partition("+")[0]
+    return told or ((apart.versions.get(package) or "").partition("+")[0] if apart else "")
 
 
-def _plain_release(release):
+def plain_release(release):
+    """A release without zeros at its end: ``5`` of 5.0.0."""
     return re.sub(r"(?:\.0)+$", "", release)
 
 
@@ -202,9 +207,8 @@ def _in_classes(remedies, kind, name):
                 break
     best = [row for named, row in found if named] or [row for _, row in found]
     if len(best) > 1:  # the package that the last frames are of
-        roots = {root: package for package, row in read_names().items() for root in row["roots"]}
-        order = [roots.get(root) for root in trace.roots]
-        best = [row for row in best if row.package in order[:1]]
+        last = [_packages_by_root().get(root) for root in trace.roots[:1]]
+        best = [row for row in best if row.package in last]
     return best[0] if len(best) == 1 else None
 
 
@@ -330,7 +334,7 @@ def change_told(change):
         new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
     told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
     if new:
-        until = "no longer from %s on%s" % (_plain_release(change.gone), last)
+        until = "no longer from %s on%s" % (plain_release(change.gone), last)
         both = told and not change.here
         told = "%s, and %s" % (told, until) if both else "%s has %s %s" % (package, change.name, until)
         told += "; it is %s now" % change.home if change.home else ""

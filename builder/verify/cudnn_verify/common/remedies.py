@@ -9,15 +9,14 @@ a path. A command is named only if every part of it is known.
 import re
 from shlex import quote
 
+from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
 from .tables import (
-    CAUSES,
     branch_for,
-    command_lines,
     cuda_family,
     cuda_package,
     cudnn_of_torch,
@@ -25,7 +24,6 @@ from .tables import (
     read_facts,
     read_frameworks,
     read_patterns,
-    word_lines,
 )
 from .versions import dotted, numbers, two_that_exclude
 

@@ -505,11 +505,8 @@ def _python_of_wheels(remedies):
         and _WHEEL_PYTHONS[0] <= here <= _WHEEL_PYTHONS[1]
     )
     other_index = getattr(remedies.here, "index_asked", None)
-    return (
-        name
-        if name in (*told_names(), *_COMPANIONS_IN_WHEELS) and not (apart or within or other_index)
-        else None
-    )
+    known = name in told_names() or name in _COMPANIONS_IN_WHEELS
+    return name if known and not (apart or within or other_index) else None
 
 
 _ANNOTATIONS = (

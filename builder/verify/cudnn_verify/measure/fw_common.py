@@ -16,6 +16,7 @@ from ..common.distributions import canonical, packages_of
 from ..common.tables import known_bad, known_bad_words, read_patterns
 from ..common.versions import dotted, numbers
 from .environment import no_temporary_folder
+from .expectation import asked_for
 from .fw_libraries import (
     cause_of_missing,
     check_loaded,
@@ -26,7 +27,7 @@ from .fw_libraries import (
     without_cudnn,
 )
 from .library_files import mapped_libraries
-from .protocol import WITHOUT_CUDA, asked_for
+from .protocol import WITHOUT_CUDA
 from .reference import ROUNDING, bias_relu, fresh_answers, largest_difference
 
 

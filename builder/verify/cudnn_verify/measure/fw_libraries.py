@@ -8,8 +8,9 @@ from ..common.tables import cuda_package
 from ..common.versions import cuda_tuple, cudnn_rule, dotted, numbers
 from .cuda import VERSION_MISMATCH, Cudnn, ctypes, open_library
 from .environment import NO_MEMORY, start_environment
+from .expectation import asked_for
 from .library_files import Loader, in_folders, mapped_libraries, shim_name
-from .protocol import WITHOUT_CUDA, asked_for
+from .protocol import WITHOUT_CUDA
 
 
 def unloadable(ctx, names, requesters=()):

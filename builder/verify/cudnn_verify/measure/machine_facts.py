@@ -8,12 +8,13 @@ import sys
 import sysconfig
 from shlex import quote
 
+from ..common.causes import CAUSES
 from ..common.command_forms import Command
 from ..common.distributions import cudnn_wheels, list_folder, requirement
 from ..common.framework_builds import torch_index
 from ..common.isolation import user_path
 from ..common.remedies import Remedies
-from ..common.tables import CAUSES, cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
+from ..common.tables import cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
 from ..common.versions import dotted, numbers, satisfies
 from .library_files import in_folders, read_elf
 

@@ -8,12 +8,14 @@ import os
 import re
 import traceback
 
+from ..common.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
 from ..common.distributions import packages_of, requirement
-from ..common.tables import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE, read_frameworks
+from ..common.tables import read_frameworks
+from .expectation import asked_for, find_differences
 from .judge import ABSENT_LIBRARY
 from .library_files import read_elf
 from .machine_facts import commands_here, why_no_command
-from .protocol import GROUNDWORK, asked_for, find_differences, new_check, own_fault
+from .protocol import GROUNDWORK, new_check, own_fault
 from .suite_judge import suite_rows
 
 

@@ -8,10 +8,12 @@ from copy import copy
 from itertools import islice
 from shlex import quote
 
-from ..common.distributions import apart_told, last_word, release_told
+from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
+from ..common.distributions import apart_told, last_word
+from ..common.name_changes import plain_release, release_here
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
-from ..common.tables import CAUSES, VERDICT_OF_SIDE, command_lines, read_patterns, told_names
+from ..common.tables import read_patterns, told_names
 from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
@@ -651,7 +653,7 @@ def _look_at_release(package, caller, facts):
     """For an exception out of a package's own code of which no signature knows more: the release before it
     if the text has this one, else the releases of that package and its caller.
     """
-    here = (facts.packages.get(package) or release_told(facts.trace.text, package) or "").partition("+")[0]
+    here = release_here(facts, package).partition("+")[0]
     told = "the error comes out of the own code of %s" % " ".join(filter(None, (package, here)))
     told += ", which %s calls" % caller if caller else ""
     if not here:
@@ -666,9 +668,8 @@ def _look_at_release(package, caller, facts):
         }
     told += ": gone with the release before it, that bound until a later one mends it; not gone, "
     told += "`python3 -m pip install --upgrade %s`" % (caller or package)
-    bound = re.sub(r"(?<=\d)(?:\.0)+$", "", here)
     return {
-        "command": "python3 -m pip install %s" % Remedies.quoted("%s<%s" % (package, bound)),
+        "command": "python3 -m pip install %s" % Remedies.quoted("%s<%s" % (package, plain_release(here))),
         "decides": told,
     }
 

@@ -10,7 +10,8 @@ import re
 import signal
 import stat
 
-from ..common.tables import VERDICT_OF_SIDE, Section, cause_sections, learn_causes
+from ..common.causes import VERDICT_OF_SIDE, cause_sections, learn_causes
+from ..common.tables import Section
 from .conditions import CONDITIONS
 from .signatures import (
     SIGNATURE_KINDS,

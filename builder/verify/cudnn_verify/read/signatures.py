@@ -6,7 +6,8 @@ import functools
 import re
 from collections import namedtuple
 
-from ..common.tables import Section, beside, ini_row, read_patterns, read_sections
+from ..common.causes import ini_row
+from ..common.tables import Section, beside, read_patterns, read_sections
 from ..common.versions import cudnn_tuple, dotted
 
 # example: a line as programs print it; text: the expression; causes: ids, the most

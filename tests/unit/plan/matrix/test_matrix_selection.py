@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from builder.core.errors import NothingSelectedError, UsageError
 from builder.core.model import Base, Cell, Cuda
 from builder.plan.matrix import select
-from builder.plan.matrix.values import BadGlob, braces, matches
+from builder.plan.matrix.selection import BadGlob, braces, matches
 
 
 def cell(name, excluded=None):

@@ -12,7 +12,8 @@ import pytest
 from builder.core.errors import MatrixError
 from builder.plan.matrix import values
 from builder.plan.matrix.values import BASE, FRAMEWORK, IMPORT, REQUIREMENT, BadValue, parse_reference
-from builder.verify.cudnn_verify.measure.protocol import UsageError, read_expectation
+from builder.verify.cudnn_verify.measure.expectation import read_expectation
+from builder.verify.cudnn_verify.measure.protocol import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from builder.plan.resolve.solve import (
     split,
     to_matrix_yaml,
 )
-from builder.verify.cudnn_verify.common.tables import command_lines
+from builder.verify.cudnn_verify.common.causes import command_lines
 
 
 def demanded(*texts: str, **options) -> Demand:

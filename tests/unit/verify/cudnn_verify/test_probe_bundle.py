@@ -13,7 +13,7 @@ from builder import __version__
 from builder.core import resources
 from builder.image.recipe.probe_file import DATA, bundle, sources
 from builder.verify.cudnn_verify.__main__ import VERSION
-from builder.verify.cudnn_verify.common.tables import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.measure.cuda import RESULT_CAUSES
 from builder.verify.cudnn_verify.measure.run import COUNTER_TESTS
 from builder.verify.cudnn_verify.read.signatures import read_signatures

@@ -11,15 +11,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common import torch_facts
+from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines, word_lines
 from builder.verify.cudnn_verify.common.remedies import _NOT_BY_IMAGE, Remedies
-from builder.verify.cudnn_verify.common.tables import (
-    CAUSES,
-    command_lines,
-    read_facts,
-    read_patterns,
-    told_names,
-    word_lines,
-)
+from builder.verify.cudnn_verify.common.tables import read_facts, read_patterns, told_names
 from builder.verify.cudnn_verify.common.versions import numbers
 from builder.verify.cudnn_verify.measure import machine_facts
 from builder.verify.cudnn_verify.measure.machine_facts import MachineRemedies, commands_here

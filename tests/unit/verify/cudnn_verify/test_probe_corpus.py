@@ -15,8 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from pages import diagnose_score
 
+from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import Remedies
-from builder.verify.cudnn_verify.common.tables import CAUSES, command_lines
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.diagnosis import _look_for
 from builder.verify.cudnn_verify.read.reading import Line

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.verify.cudnn_verify.common import tables
+from builder.verify.cudnn_verify.common import causes
 from builder.verify.cudnn_verify.common.tables import Section
 from builder.verify.cudnn_verify.read import knowledge, signatures
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
@@ -50,9 +50,9 @@ NEWER = {
 @pytest.fixture
 def restored():
     """What is known is known again after the test."""
-    before = {name: Section(name, row) for name, row in tables.cause_sections().items()}
+    before = {name: Section(name, row) for name, row in causes.cause_sections().items()}
     yield
-    tables.learn_causes(before)
+    causes.learn_causes(before)
     signatures._TAKEN.clear()
     for read in (signatures.read_signatures, signatures.read_next_checks, signatures.read_counts):
         read.cache_clear()
@@ -145,7 +145,7 @@ def test_a_file_that_is_no_knowledge_is_refused_and_nothing_of_it_is_taken(
         knowledge.take_knowledge(written(tmp_path, document))
     assert words in str(error.value)
     assert len(str(error.value)) < 400
-    assert "flux-empty" not in tables.CAUSES
+    assert "flux-empty" not in causes.CAUSES
 
 
 def test_a_device_without_an_end_and_a_pipe_are_refused_at_once(tmp_path):

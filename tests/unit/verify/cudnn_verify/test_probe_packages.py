@@ -15,11 +15,12 @@ from probe_elf import write_elf
 from builder.verify.cudnn_verify.common.distributions import find_apart, read_distributions, requirement
 from builder.verify.cudnn_verify.common.versions import satisfies
 from builder.verify.cudnn_verify.measure import contents
+from builder.verify.cudnn_verify.measure.expectation import find_differences, read_expectation
 from builder.verify.cudnn_verify.measure.files import files_stage
 from builder.verify.cudnn_verify.measure.library_files import Loader
 from builder.verify.cudnn_verify.measure.machine_facts import MachineFacts
 from builder.verify.cudnn_verify.measure.packages import check_pins, marker_applies, packages_stage
-from builder.verify.cudnn_verify.measure.protocol import UsageError, find_differences, read_expectation
+from builder.verify.cudnn_verify.measure.protocol import UsageError
 from builder.verify.cudnn_verify.measure.runtime import needed_libraries
 
 INSTALLED = 1_700_000_000

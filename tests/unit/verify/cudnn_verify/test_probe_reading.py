@@ -16,7 +16,8 @@ import pytest
 from pages import diagnose_score
 
 from builder.plan.facts.tables.loader import load
-from builder.verify.cudnn_verify.common.tables import CAUSES, read_patterns
+from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.common.tables import read_patterns
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.conditions import CONDITIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.verify.cudnn_verify.common.tables import CAUSES
+from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.measure import judge, protocol, report, schedule
 from builder.verify.cudnn_verify.measure.machine_facts import commands_here
 from builder.verify.cudnn_verify.measure.protocol import (

@@ -3,7 +3,7 @@
 import pytest
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify.common.tables import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
+from builder.verify.cudnn_verify.common.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
 from builder.verify.cudnn_verify.measure.report import decide_verdict
 
 GPU = {"gpus": [{"name": "Tesla T4"}]}

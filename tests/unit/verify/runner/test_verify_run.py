@@ -240,7 +240,7 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
 
 
 def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
-    from builder.verify.cudnn_verify.common.tables import CAUSES
+    from builder.verify.cudnn_verify.common.causes import CAUSES
     from builder.verify.runner.probe_run import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
 
     given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
