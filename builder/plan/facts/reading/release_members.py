@@ -205,47 +205,49 @@ class ReleaseMembers:
                 found |= dict.fromkeys(self._line(base, (*below, name)))
         return tuple(found)
 
-    def members(self) -> dict[tuple[str, str], bool]:
+    def members(self) -> set[tuple[str, str]]:
         """{(class, member)}, with those of its bases."""
         return {
-            (name, member): True
+            (name, member)
             for name, line in self.lines.items()
             for one in line
             for tree in self.classes[one]
             for member in tree.members
         }
 
-    def keywords(self) -> dict[tuple[str, str], bool]:
+    def keywords(self) -> set[tuple[str, str]]:
         """{(``function``, ``Class`` for its constructor or ``Class.method``, keyword)} of what each takes by
         name.
         """
         return {
-            (name, keyword): True
-            for name, found in self._signatures()
+            (name, keyword)
+            for name, found in self._signatures.items()
             for one in found
             for keyword in one.keywords
         }
 
     def open(self) -> frozenset[str]:
         """The functions that take any keyword, or may."""
-        return frozenset(name for name, found in self._signatures() if any(one.takes_any for one in found))
+        return frozenset(
+            name for name, found in self._signatures.items() if any(one.takes_any for one in found)
+        )
 
     def there(self) -> frozenset[str]:
         """The classes, and the functions as :meth:`keywords` names them."""
-        return frozenset({*self.classes, *(name for name, _ in self._signatures())})
+        return frozenset({*self.classes, *self._signatures})
 
     def instead(self, owner: str, name: str) -> str:
         """The name to use for another one that goes, as the sources say; empty if they do not."""
         outer = owner.partition(".")[0]
         classes = [tree for one in self.lines.get(outer, ()) for tree in self.classes[one]]
-        found = [one.instead for found, every in self._signatures() if found == owner for one in every]
+        found = [one.instead for one in self._signatures.get(owner, ())]
         return next((one[name] for one in (*found, *(tree.instead for tree in classes)) if name in one), "")
 
     def bases(self, name: str) -> tuple[str, ...]:
         return self.lines.get(name, ())[1:]
 
     @functools.cached_property
-    def _every(self) -> Mapping[str, list[FunctionTree]]:
+    def _signatures(self) -> Mapping[str, list[FunctionTree]]:
         found = dict(self.functions)
         for name, line in self.lines.items():
             trees = [(one, tree) for one in line for tree in self.classes[one]]
@@ -259,9 +261,6 @@ class ReleaseMembers:
             if name not in found and fields:
                 found[name] = [FunctionTree(keywords=frozenset().union(*fields), takes_any=False)]
         return found
-
-    def _signatures(self) -> Iterator[tuple[str, list[FunctionTree]]]:
-        yield from self._every.items()
 
 
 def changes(releases: Sequence[tuple[str, ReleaseMembers]]) -> dict[str, Mapping[str, Any]]:
@@ -278,8 +277,8 @@ def changes(releases: Sequence[tuple[str, ReleaseMembers]]) -> dict[str, Mapping
     found = dict[str, dict[str, dict[str, str]]]()
     bases: dict[str, set[str]] = {}
     for kind, sets in (
-        ("members", [one.members().keys() for one in every]),
-        ("keywords", [one.keywords().keys() for one in every]),
+        ("members", [one.members() for one in every]),
+        ("keywords", [one.keywords() for one in every]),
     ):
         numbers: dict[tuple[str, str], list[int]] = {}
         for number, pairs in enumerate(sets):

@@ -2441,7 +2441,7 @@ def test_an_argument_that_a_release_lost_is_of_the_function_that_is_called(text,
 
 
 _FRAMES = """\
-  File "/work/lib/train.py", line 3, in <module>
+  File "/home/me/lib/train.py", line 3, in <module>
   File "/venv/lib/python3.11/site-packages/accelerate/accelerator.py", line 300, in prepare
   File "{}", line 12, in call
   File "/venv/lib/python3.11/site-packages/transformers/trainer.py", line 172, in __getattr__
@@ -2456,7 +2456,7 @@ accelerate {}
     [
         ("/usr/lib/python3.11/contextlib.py", "0.30.1", ["--upgrade accelerate", '"transformers<5"']),
         ("/usr/lib/python3.11/contextlib.py", "9.0", ['"transformers<5"']),
-        ("/work/lib/train.py", "0.30.1", ['"transformers<5"']),
+        ("/home/me/lib/train.py", "0.30.1", ['"transformers<5"']),
     ],
     ids=["an older one asks", "the newest one asks", "the program asks"],
 )
