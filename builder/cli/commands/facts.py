@@ -9,7 +9,7 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.files import write_whole
-from builder.plan.facts.reading import names_table, reread
+from builder.plan.facts.reading import days_table, names_table, reread
 from builder.plan.facts.tables import portable
 from builder.sources.index import Index
 from builder.sources.oci import Registry
@@ -102,6 +102,21 @@ def names(
             say(step)
 
     text = names_table(Index.from_user(brief=True), told, only or (), current=current)
+    write_whole(path, text.encode())
+    say(f"{path.name} is written: {len(text)} bytes")
+    return 0
+
+
+@facts.command("days")
+def days(
+    only: list[str] | None = opt.of("--only NAME: One package; repeatable. The others stay as they are."),
+) -> int:
+    """Write the day on which each release came. The days come from the package index, into
+    builder/verify/cudnn_verify/common/release_days.json, for the packages of release-days.toml.
+    """
+    path = resources.probe() / "common/release_days.json"
+    current = path.read_text("utf-8") if path.is_file() else "{}"
+    text = days_table(Index.from_user(brief=True), say, only or (), current=current)
     write_whole(path, text.encode())
     say(f"{path.name} is written: {len(text)} bytes")
     return 0

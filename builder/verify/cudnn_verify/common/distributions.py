@@ -237,6 +237,9 @@ _PYTHONS_OWN = re.compile(r"/[Ll]ib(?:64)?/python3?[\d.]+t?/|/Python3?[\d.]*/[Ll
 _CHECKOUT = re.compile(
     r"custom_nodes/([^/]+)/|/([A-Za-z]\w+)/(?:src/|python/)?\2/|/python/([A-Za-z]\w+)/srt/"
 )
+_NAMED_FILE = re.compile(r"(?<![\w/.-])([a-z]\w+)/[\w/]{1,120}\.py\b")
+"""A file of a package that somebody names by its path within it."""
+_SOURCES = re.compile(r"/(?:src|python)/([A-Za-z]\w+)/")
 _CUT_PATH = re.compile(r"(?:/?\.{3}/|\u2026/|python/)?([A-Za-z_]\w*)/([A-Za-z_]\w*)?")
 PLAIN_CLASSES = re.compile(
     r"(?:NoneType|str|int|float|dict|list|tuple|set|bytes|bool|function|method|property|generator|coroutine|"
@@ -298,6 +301,9 @@ def package_of_path(path):
     found = _CHECKOUT.search(path)
     if found:
         return distribution_named(next(filter(None, found.groups()))), None
+    found = _SOURCES.search(path)
+    if found and is_known_module(found.group(1)):
+        return distribution_named(found.group(1)), None
     if re.match(
         r"[a-z]\w*/[^\n]*\.p(?:yx|xi|xd)$", path
     ):  # Cython names its sources from the package's folder on
@@ -354,6 +360,11 @@ def _who_asks(text, frames, start, place, asked, hands):
         return "", program
     if loader:
         return loader
+    near = [row.group(1) for row in _NAMED_FILE.finditer(text, max(0, place - 300), place + 600)]
+    near = [distribution_named(name) for name in near if is_known_module(name)]
+    for package in near:
+        if package != asked:
+            return package, None
     told = [found for found in _HANDED.finditer(text[:place]) if place - found.end() < 600]
     names = [found.group(1) for found in told]
     names += [found.group(1) for found in _IMPORTS.finditer(text[start:place])]
@@ -373,10 +384,14 @@ def _raised_by(frames, start, place):
 
 def release_told(text, name):
     """The release of a distribution as a text has it in any of the forms of installers; None without one."""
-    known = r"[-_.]".join(map(re.escape, re.split(r"[-_.]", name)))
+    inner = re.sub(r"^(?:apache|nvidia)-(?=\w+-\w)|-python$", "", name)  # tvm-ffi, flashinfer
+    known = r"[-_. ]?".join(map(re.escape, re.split(r"[-_.]", inner)))
+    if inner != name:
+        known = "(?:%s|%s)" % (r"[-_.]".join(map(re.escape, re.split(r"[-_.]", name))), known)
     pattern = (
-        r"(?i)(?<![\w./-])%s(?:\[[\w,-]+\])?(?:`?\s?===?\s?v?|[ \t]{1,40}v?|[ \t]?[:|=(@][ \t|]{0,20}v?|-|"
-        r"[ \t]version:?[ \t]{1,3}v?|\nVersion: )(?P<version>\d+(?:\.\d+)+(?:[a-z]+\d+)?(?:\+[\w.]+)?)"
+        r"(?i)(?<![\w./-])%s(?:\[[\w,-]+\])?(?:`?\s?===?\s?v?|`?[ \t]{1,40}v?|[ \t]?[:|=(@][ \t|]{0,20}v?|-|"
+        r"`?[ \t]version(?:[ \t]\([^)\n]{1,30}\))?:?[ \t]{1,3}v?|[ \t](?:in|inside|on)[ \t](?:the |this |my )?[\w.-]{1,20}:[ \t]v?|"
+        r"\nVersion: )(?P<version>\d+(?:\.\d+)+(?:[a-z]+\d+)?(?:\+[\w.]+)?)"
     )
     found = re.search(pattern % known, text)
     return found.group("version").rstrip(".") if found else None
@@ -388,16 +403,27 @@ def _owner_of_class(text, name, place):
     if "." in name and name[0].islower():
         return name.partition(".")[0]
     found = re.search(r"\bfrom ([A-Za-z_]\w*)(?:\.[\w.]+)? import [^\n]{0,200}\b%s\b" % re.escape(last), text)
-    found = found or re.search(r"\b([a-z]\w*)(?:\.\w+){0,6}\.%s\b" % re.escape(last), text[:place])
+    dotted = re.compile(r"\b([a-z]\w*)(?:\.\w+){0,6}\.%s\b" % re.escape(last))
+    found = found or dotted.search(text, 0, place)
     if not found:  # called by another name than its own: the line of code above
         line = next((row for row in reversed(text[:place].splitlines()[-5:-1]) if row.strip(" ^~")), "")
         found = re.match(r"\s*@?(?:\w+ = |return )?([a-z]\w*)\.\w+\(", line)
         found = found if found and is_known_module(found.group(1)) else None
+    if not found:  # a chain of calls below the message
+        below = dotted.search(text, place)
+        found = below if below and is_known_module(below.group(1)) else None
     owner = found.group(1) if found else None
     return owner if owner not in ("self", "cls", "super", "np", "tf", "nn") else None
 
 
 _ABSENT_MODULE = re.compile(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)'")
+
+
+def named_package(text, place):
+    """The package of the last file that somebody names, by its path within the package, before a place."""
+    found = [row.group(1) for row in _NAMED_FILE.finditer(text, max(0, place - 300), place)]
+    known = [distribution_named(name) for name in found if is_known_module(name)]
+    return known[-1] if known else None
 
 
 def imports_that_fail(text):

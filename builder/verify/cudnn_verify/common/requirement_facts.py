@@ -13,9 +13,11 @@ from .name_changes import (
     asked_names,
     asker_of,
     name_change,
+    plain_release,
     release_here,
     releases_with_name,
 )
+from .release_days import asked_of_time, asker_to_raise, may_move, torch_of_time
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
@@ -35,10 +37,15 @@ def _named_requirement(remedies):
     change = name_change(remedies)
     if not change or change.package in _NOT_ALONE:
         return None
+    return _with_plugin(remedies, change.requirement)
+
+
+def _with_plugin(remedies, requirement):
+    """A requirement; on JAX beside its plug-in for CUDA on that one, too."""
     plugin = re.search(r"(?:^| )jax-(cuda\d+)-p", " ".join(remedies.here.packages))
-    if change.package != "jax" or not plugin:
-        return change.requirement
-    return "jax[%s]%s" % (plugin.group(1), change.requirement[3:])
+    if not plugin or not re.match(r"jax[<>=]", requirement or ""):
+        return requirement
+    return "jax[%s]%s" % (plugin.group(1), requirement[3:])
 
 
 def _named_torch(remedies):
@@ -100,6 +107,34 @@ def _upgrade_both(remedies):
         return None  # numpy<2 changes one package, of which others here may need no newer release
     names = sorted((apart.asker or "", apart.asked or "")) if apart else []
     return names if apart and all(_changes_alone(remedies, name) for name in names) else None
+
+
+def _asked_of_source(remedies):
+    """The installed package that lacks what another one asks for which runs out of a folder of sources."""
+    apart, path = apart_here(remedies, *BETWEEN_TWO), ""
+    if apart and apart.asker and apart.asked and may_move(apart.asked):
+        path = (apart.file or "").replace("\\", "/")
+    sources = re.search(r"/(?:src|python)/|/([\w-]+)/\1/", path) and "-packages/" not in path
+    return apart.asked if sources and not release_here(remedies.here, apart.asker) else None
+
+
+def _raised_in(remedies):
+    """(package, caller) of an exception out of a package's own code; (None, "") without one."""
+    return getattr(remedies.here, "raised_in", None) or (None, "")
+
+
+def _raised_before(remedies):
+    """The releases of the package that raises before the one that is here."""
+    package, release = _raised_in(remedies)[0], ""
+    if package and may_move(package):
+        release = release_here(remedies.here, package).partition("+")[0]
+    return "%s<%s" % (package, plain_release(release)) if release else None
+
+
+def _raised_both(remedies):
+    """The package that raises and the one that calls it."""
+    names = sorted(filter(None, _raised_in(remedies)))
+    return names if len(names) == 2 and all(map(may_move, names)) else None
 
 
 def _asked_beside(remedies):
@@ -476,6 +511,14 @@ REQUIREMENT_FACTS = {
     "named-requirement": _named_requirement,
     "named-torch": _named_torch,
     "upgrade-both": _upgrade_both,
+    "asked-of-source": _asked_of_source,
+    "asked-of-time": lambda r: _with_plugin(r, asked_of_time(r.here)),
+    "asker-to-raise": lambda r: asker_to_raise(r.here),
+    "torch-of-time": lambda r: torch_of_time(r.here),
+    "raised-package": lambda r: _raised_in(r)[0],
+    "raised-before": _raised_before,
+    "raised-both": _raised_both,
+    "raised-alone": lambda r: next((name for name in _raised_in(r) if name and may_move(name)), None),
     "asked-beside": _asked_beside,
     "asker-named": _asker_named,
     "torch-of-asker": _torch_of_asker,
@@ -505,6 +548,7 @@ REQUIREMENT_FACTS = {
     "python-digits": lambda r: "".join(map(str, numbers(_python_told(r))[:2])),
     "newer-system": _newer_system,
     "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
+    "newer-torch": releases_with_name,
     "python-of-uv": _python_of_uv,
     "other-python": _other_python,
     "python-range": _python_range,

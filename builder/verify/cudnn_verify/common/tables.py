@@ -1,8 +1,8 @@
 """The tables: frameworks, their releases, cards, drivers, expressions for texts.
 
 The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's compatibility tables by
-``rtbuild facts export``, and ``names.json`` out of wheels by ``rtbuild facts names``. In the one-file form
-their texts stand here.
+``rtbuild facts export``, and ``names.json`` out of wheels by ``rtbuild facts names``, ``release_days.json`` out of the package index by
+``rtbuild facts days``. In the one-file form their texts stand here.
 """
 
 import configparser
@@ -33,6 +33,7 @@ class Section(dict):
 TABLES = beside("common/facts.json")
 PATTERNS = beside("common/patterns.ini")
 NAMES = beside("common/names.json")
+DAYS = beside("common/release_days.json")
 
 
 def read_sections(text):
@@ -88,6 +89,12 @@ def read_names():
     ``plan/facts/reading/wheel_modules_read.py`` says in which form.
     """
     return json.loads(NAMES)
+
+
+@functools.lru_cache(maxsize=1)
+def read_days():
+    """``release_days.json``: {package: "YYMMDD release YYMMDD release ..."} in the order of releases."""
+    return json.loads(DAYS)
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,7 +12,9 @@ from shlex import quote
 from ..common.command_forms import Command
 from ..common.distributions import apart_told, last_word
 from ..common.framework_builds import card_within, serves
+from ..common.name_changes import release_here
 from ..common.package_facts import all_apart, two_of_a_family
+from ..common.release_days import of_time_told
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.toolkit_facts import nvcc_told
@@ -533,6 +535,17 @@ def whole_way(facts, causes):
     return commands + [Command("rtbuild", text, "asks for releases that fit all of these facts at once")]
 
 
+def raised_out(facts, _):
+    """An exception comes out of a package's own code, whose release the text has, or that another one calls."""
+    package, caller = facts.raised_in or (None, "")
+    release = release_here(facts, package) if package else ""
+    if facts.apart or not package or not (release or caller or facts.code_apart):
+        return None
+    told = "the exception comes out of the own code of %s" % " ".join(filter(None, (package, release)))
+    told += ", which %s calls" % caller if caller else ""
+    return "; ".join(filter(None, (told, of_time_told(facts))))
+
+
 def _apart(*kinds):
     """The condition that what one package asks of another and does not find is of one of these kinds."""
 
@@ -549,6 +562,7 @@ def _apart(*kinds):
 NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
+    "raised-out": raised_out,
     "releases-apart": _apart("name", "module", "member", "argument", "size", "export"),
     "files-apart": _apart("itself"),
     "part-absent": _apart("part"),

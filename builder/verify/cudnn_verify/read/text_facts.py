@@ -10,8 +10,11 @@ from itertools import islice
 from ....core.cards import cards_in
 from ..common.distributions import (
     canonical,
+    distribution_named,
     find_apart,
     imports_that_fail,
+    is_known_module,
+    named_package,
     package_of_path,
     traceback_frames,
 )
@@ -120,23 +123,67 @@ _SAYS_ABSENT = re.compile(
 
 # Exceptions of code that meets what it was not written for; others are what a package says of its input.
 _OF_CODE = re.compile(
-    r"^(?:E +)?(?:\w+\.)*\w*(?:Attribute|Type|Name|UnboundLocal|Key|Index|NotImplemented)Error(?=:|\s|$)",
+    r"^(?:[^\n]{0,60}?[\s|>)])?(?:\w+\.)*\w*(?:Attribute|Type|Name|UnboundLocal|Key|Index|NotImplemented)Error(?=:|\s|$)",
+    re.M,
+)
+
+
+_CODE_APART = re.compile(
+    r"(?:Attribute|Name|UnboundLocal)Error\b|unexpected keyword argument|positional arguments? but|"
+    r"required (?:positional|keyword-only) argument|multiple values for (?:keyword )?argument"
+)
+# The class of an exception with the module that it is of, and that of C++ with its namespace.
+_OF_MODULE = re.compile(
+    r"^(?:[^\n]{0,80}?[\s)])?(?P<module>[a-z]\w*)(?:\.\w+)+\.[A-Z]\w*(?:Error|Exception)(?=:|$)|"
+    r"throwing an instance of '(?P<space>[a-z]\w*(?:::[a-z]\w*)*)::\w+'",
     re.M,
 )
 
 
 def raised_in(text):
     """(package, caller) of a text's last exception: the installed package whose own code raises it, and the
-    one that calls that, "" if no frame has another one. None if it is the program's or Python's own code, a
-    framework's, or an exception by which a package says that it cannot use its input.
+    one that calls that, "" if no frame has another one. Where no frame tells, the package whose own class of
+    exceptions it is. None if it is the program's or Python's own code, a framework's, or an exception by
+    which a package says that it cannot use its input.
     """
     raised = [found.start() for found in _OF_CODE.finditer(text)][-1:]
-    above = [frame for frame in traceback_frames(text) if frame[0] < raised[0]] if raised else []
+    frames = traceback_frames(text) if raised else []
+    above = [
+        frame for frame in frames if frame[0] < raised[0]
+    ] or frames  # written below, where none is above
     packages = [package_of_path(path)[0] for _, path, _ in reversed(above)]
-    if not packages or not packages[0] or packages[0] in told_names():
+    if not packages:
+        told = named_package(text, raised[0]) if raised else None
+        return (told, "") if told and told not in told_names() else _raised_by_class(text)
+    if not packages[0] or packages[0] in told_names():
         return None
     callers = [package for package in packages if package is not None and package != packages[0]]
     return None if callers and not callers[0] else (packages[0], callers[0] if callers else "")
+
+
+_CRASH = re.compile(
+    r"(?i)\bseg(?:mentation )?fault|\bSIGSEGV\b|\bSIGABRT\b|\bcore dumped\b|\bfatal python error\b"
+)
+_SPACE = re.compile(r"(?<![\w:])([a-z]\w*(?:::[a-z]\w*)?)::[\w~<]")
+
+
+def _raised_in_space(text):
+    """The packages of the namespaces that the frames of a crash go through, the innermost first."""
+    found = []
+    for row in islice(_SPACE.finditer(text), 200) if _CRASH.search(text) else ():
+        names = (row.group(1).replace("::", "_"), row.group(1).partition("::")[0])
+        known = next((distribution_named(name) for name in names if is_known_module(name)), None)
+        found += [known] if known and known not in found else []
+    if not found or found[0] in told_names():
+        return None
+    return found[0], found[1] if found[1:] and found[1] not in told_names() else ""
+
+
+def _raised_by_class(text):
+    found = [row for row in _OF_MODULE.finditer(text)][-1:]
+    module = found and (found[0].group("module") or found[0].group("space").replace("::", "_"))
+    known = module and is_known_module(module) and distribution_named(module)
+    return (known, "") if known and known not in told_names() else _raised_in_space(text)
 
 
 class TextFacts(object):
@@ -187,6 +234,8 @@ class TextFacts(object):
         """(the package whose own code raises the last exception, the one that calls it or ""); None if no
         frame tells, or the program's own code does.
         """
+        self.code_apart = bool(_CODE_APART.search(text))
+        """Whether an exception tells that a call or a name, and no value, is not as it was written for."""
         self.import_fails = imports_that_fail(text)
         """{module that is not there: the installed package that imports it}."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]

@@ -1,0 +1,166 @@
+"""Which of two packages of a failure is the later one, by the days on which their releases came, and which
+release of the one belongs to the time of the other.
+
+``release_days.json`` has the days. Each function takes a :class:`~text_facts.TextFacts`; None is for what is not
+known.
+"""
+
+import functools
+import re
+from collections import namedtuple
+
+from .name_changes import BETWEEN_TWO, plain_release, release_here
+from .tables import read_days
+from .versions import numbers
+
+# asked: the package that raises, or that lacks what is asked for; others: those that ask it, or that stand
+# beside it; newer: whether it is later than all of them; since, until: the bounds of its releases that are of
+# their time, None without one; asks: whether the others are the one that asks; written: how the days are told
+OfTime = namedtuple("OfTime", "asked here others newer since until asks written")
+
+_OF_A_BUILD = re.compile(
+    r"(?:torch(?!metrics|-geometric)[\w-]*|tensorflow|tensorrt|tensorrt-llm|jaxlib|triton|vllm|sglang|lmdeploy|xformers|"
+    r"flash-attn[\w-]*|flashinfer-python|mamba-ssm|causal-conv1d|transformer-engine|onnxruntime-gpu|cupy\S*|"
+    r"cuda-\w+|setuptools)$"
+)
+"""Packages of which a release is chosen by PyTorch, CUDA or the card, or has a rule of its own."""
+_MOST_BESIDE = 4
+"""Releases that stand beside a failure: a longer list is all that is installed."""
+
+
+@functools.lru_cache(maxsize=None)
+def release_rows(package):
+    """[(day, release)] of a package in the order of its releases; [] of one that the table does not have."""
+    words = read_days().get(package, "").split()
+    return list(zip(map(int, words[::2]), words[1::2]))
+
+
+def day_of(package, release):
+    """The day of a release, or of the one before it if the table has not the very one; None if neither."""
+    here = numbers(release)
+    rows = [(numbers(known), day, known) for day, known in release_rows(package) if numbers(known) <= here]
+    same = [day for number, day, _ in rows if number == rows[-1][0]]  # the first of it and its corrections
+    exact = [day for _, day, known in rows if known == release]
+    return (exact or same)[0] if here and rows else None
+
+
+def day_told(day):
+    """``June 2026`` of 260609."""
+    return "%s %d" % (_MONTHS[day // 100 % 100 - 1], 2000 + day // 10000)
+
+
+_MONTHS = "January February March April May June July August September October November December".split()
+
+
+def newest_by(package, day):
+    """The latest release of a package on a day."""
+    rows = [release for of, release in release_rows(package) if of <= day]
+    return rows[-1] if rows else None
+
+
+def first_after(package, day):
+    """The first release above all of those of a day."""
+    newest = numbers(newest_by(package, day))
+    rows = [release for of, release in release_rows(package) if of > day and numbers(release) > newest]
+    return rows[0] if rows and newest else None
+
+
+def may_move(package):
+    """Whether pip may change a package alone: none of a build for a PyTorch or a CUDA."""
+    return not _OF_A_BUILD.match(package)
+
+
+def releases_beside(facts, package):
+    """{package: release} of those of the table that a text names with a release, without one of them."""
+    text, found = facts.trace.text.lower(), {}
+    for name in read_days():
+        known = name != package and (name in text or name.replace("-", "_") in text)
+        release = known and release_here(facts, name)
+        if release and day_of(name, release):
+            found[name] = release
+    return found
+
+
+def _two(facts):
+    """(asked, asker): of a name that one package lacks, else of an exception out of a package's own code."""
+    apart = facts.apart
+    if apart and apart.kind in BETWEEN_TWO and apart.asked:
+        return apart.asked, apart.asker
+    if apart is None and facts.raised_in:
+        return facts.raised_in
+    return None, None
+
+
+def of_time(facts):
+    """What the days tell of the package that raises, or lacks what another one asks for, as :class:`OfTime`:
+    by its asker's release, else by the few others in the text, if it is later than all of them or older.
+    """
+    asked, asker = _two(facts)
+    here = release_here(facts, asked) if asked else None
+    mine = day_of(asked, here) if here else None
+    if not mine:
+        return None
+    release = release_here(facts, asker) if asker else None
+    if release and day_of(asker, release):
+        others = {asker: release}
+    else:
+        others = {} if asker and day_of(asker, "9999") else releases_beside(facts, asked)
+    if not others or len(others) > _MOST_BESIDE:
+        return None
+    days = [day_of(name, release) for name, release in others.items()]
+    newer = mine > max(days)
+    if not newer and mine >= min(days):
+        return None
+    written = ["%s %s is of %s" % (asked, here, day_told(mine))]
+    written += ["%s %s of %s" % (name, of, day_told(day_of(name, of))) for name, of in sorted(others.items())]
+    since = until = None
+    raised = facts.apart is None and not asker  # what raises is itself at fault, as far as the text tells
+    if newer:
+        until = here.partition("+")[0] if raised else first_after(asked, max(days))
+        until = plain_release(until) if until and numbers(until) <= numbers(here) else None
+    else:
+        since = newest_by(asked, max(days))
+        since = since if numbers(since) > numbers(here) else None
+    return OfTime(
+        asked, here, tuple(sorted(others.items())), newer, since, until, asker in others, ", ".join(written)
+    )
+
+
+def of_time_told(facts):
+    """The sentence on an :class:`OfTime`."""
+    found = of_time(facts)
+    if found is None:
+        return None
+    if not found.asks:
+        side = "newest" if found.newer else "oldest"
+        return "%s: %s is the %s of the releases in the text" % (found.written, found.asked, side)
+    if found.newer:
+        return "%s: what asks was written for an earlier %s" % (found.written, found.asked)
+    return "%s: what asks was written for a later %s" % (found.written, found.asked)
+
+
+def asked_of_time(facts):
+    """The requirement on the package that is asked, for a release of the time of what asks it."""
+    found = of_time(facts)
+    if found is None or not may_move(found.asked) or not (found.since or found.until):
+        return None
+    bound = ">=" + found.since if found.since else "<" + found.until
+    return found.asked + bound
+
+
+def asker_to_raise(facts):
+    """What asks, where it is the older one and later releases of it came since the one that it asks."""
+    found = of_time(facts)
+    if found is None or not found.newer or len(found.others) > 1:
+        return None
+    (name, _), mine = found.others[0], day_of(found.asked, found.here)
+    later = newest_by(name, 999999)
+    return name if may_move(name) and day_of(name, later) > mine else None
+
+
+def torch_of_time(facts):
+    """The release line of PyTorch of the time of what asks it: ``2.9``."""
+    found = of_time(facts)
+    if found is None or found.asked != "torch" or found.newer or not found.since:
+        return None
+    return ".".join(map(str, numbers(found.since)[:2]))
