@@ -1,42 +1,50 @@
-"""The day on which each release of a package came, for the probe: which of two packages was written for the
-other is told by the later one.
+"""The day on which each release of a package came, and what its newest one asks for, for the probe: which of
+two packages was written for the other is told by the later one.
 """
 
 import datetime
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 
+import requests
 from packaging.version import InvalidVersion, Version
 
 from builder.core.errors import PackageIndexError
+from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
-from builder.sources.index import Index, IndexFile, wheel_name
+from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, wheel_name
 
 
 def days_table(
     index: Index, note: Callable[[str], None], only: Sequence[str] = (), *, current: str = "{}"
 ) -> str:
-    """``common/release_days.json`` of the probe: {package: "YYMMDD release YYMMDD release ..."} of final
-    releases in their order, as one JSON object with a line for each package; the day is that of the first
-    file's upload (https://peps.python.org/pep-0700/). ``only``: the packages that are read again, else all
-    of ``release-days.toml``; rows of others, and of those that the index does not have, stay.
+    """``common/release_days.json`` of the probe: one JSON object with a line for each package. ``days``: its
+    final releases in their order, each behind the day of its first file's upload, ``YYMMDD``
+    (https://peps.python.org/pep-0700/); ``asks``: the packages of the table that the newest one names in
+    ``Requires-Dist``, and ``extras`` those that an extra alone names. ``only``: the packages that are read again, else all of
+    ``release-days.toml``; rows of others, and of those that the index does not have, stay.
 
     Raises PackageIndexError if the index answers about none.
     """
-    rows: dict[str, str] = json.loads(current)
+    rows: dict[str, dict[str, str]] = json.loads(current)
     silent = list[PackageIndexError]()
     wanted = only or named()
     for name in wanted:
         try:
-            found = _days(index.offers(name), name)
+            files = index.offers(name)
         except PackageIndexError as problem:
             note(f"{name} was not read: {problem.message}")
             silent.append(problem)
             continue
+        found = _days(files, name)
         if found:
-            rows[name] = " ".join(f"{day} {version}" for version, day in found)
+            asks = _asks(index, files, name)
+            if asks is None:  # of a wheel that cannot be read the former ones stay
+                asks = {key: text for key, text in rows.get(name, {}).items() if key != "days"}
+            rows[name] = {**asks, "days": " ".join(f"{day} {version}" for version, day in found)}
         note(f"{name}: {len(found)} releases")
     if silent and len(silent) == len(wanted):
         raise silent[0]
@@ -54,12 +62,37 @@ def _days(files: Iterable[IndexFile], name: str) -> Sequence[tuple[Version, str]
     found: dict[Version, int] = {}
     for file in files:
         version = _version(file.name, name)
-        if version is None or version.is_prerelease or file.uploaded is None:
+        if version is None or version.is_prerelease or file.uploaded is None or file.yanked is not None:
             continue
         moment = datetime.datetime.fromisoformat(file.uploaded).date()
         day = int(moment.strftime("%y%m%d"))
         found[version] = min(found.get(version, day), day)
     return [(version, f"{day:06d}") for version, day in sorted(found.items())]
+
+
+_REQUIRES = re.compile(r"^Requires-Dist: *([A-Za-z0-9][\w.-]*)([^\n]*)", re.MULTILINE)
+_LARGEST = 8 << 20
+"""Bytes that are read of one wheel, for its list of files and its METADATA."""
+
+
+def _asks(index: Index, files: Iterable[IndexFile], name: str) -> dict[str, str] | None:
+    """What the newest final release asks for of the table; None if no wheel of it can be read."""
+    wheels = [(found.version, file) for file in files if (found := wheel_name(file.name)) is not None]
+    final = [row for row in wheels if not row[0].is_prerelease and row[1].sha256 and row[1].yanked is None]
+    if not final:
+        return None
+    version, file = max(final, key=lambda row: row[0])
+    wheel = Wheel(name=name, version=str(version), file=file.name, sha256=file.sha256 or "", size=file.size)
+    try:
+        archive = RemoteZip(url=index.address(wheel), session=index.client, size=file.size, limit=_LARGEST)
+        entry = next(one for one in archive.entries() if one.filename.endswith(".dist-info/METADATA"))
+        text = archive.content(entry).decode("utf-8", "replace")
+    except (PackageIndexError, UnknownError, requests.RequestException, StopIteration):
+        return None
+    found = [(canonical(asked), "extra" in rest) for asked, rest in _REQUIRES.findall(text)]
+    asked = {one for one, extra in found if not extra} & set(named()) - {name}
+    extras = {one for one, extra in found if extra} & set(named()) - {name} - asked
+    return {"asks": " ".join(sorted(asked)), "extras": " ".join(sorted(extras))}
 
 
 def _version(file: str, name: str) -> Version | None:

@@ -390,7 +390,7 @@ def release_told(text, name):
         known = "(?:%s|%s)" % (r"[-_.]".join(map(re.escape, re.split(r"[-_.]", name))), known)
     pattern = (
         r"(?i)(?<![\w./-])%s(?:\[[\w,-]+\])?(?:`?\s?===?\s?v?|`?[ \t]{1,40}v?|[ \t]?[:|=(@][ \t|]{0,20}v?|-|"
-        r"`?[ \t]version(?:[ \t]\([^)\n]{1,30}\))?:?[ \t]{1,3}v?|[ \t](?:in|inside|on)[ \t](?:the |this |my )?[\w.-]{1,20}:[ \t]v?|"
+        r"`?[ \t]version(?:[ \t]\([^)\n]{1,30}\))?[ \t]{0,40}[: ][ \t]{0,3}v?|[ \t](?:in|inside|on)[ \t](?:the |this |my )?[\w.-]{1,20}:[ \t]v?|"
         r"\nVersion: )(?P<version>\d+(?:\.\d+)+(?:[a-z]+\d+)?(?:\+[\w.]+)?)"
     )
     found = re.search(pattern % known, text)

@@ -535,6 +535,9 @@ PACKAGE_FACTS = {
     "cudnn-header": lambda r: "cudnn.h" in failing_words(r),
     "cuda-or-asked": lambda r: r.cuda or '$(python3 -c "import torch; print(torch.version.cuda[:2])")',
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
+    "flash-attn-unbuilt": lambda r: (
+        bool(re.search(r"flash[-_]attn-\d[^\n]*\.whl", r.here.trace.text)) or None
+    ),
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", failing_words(r)) is not None,
     "dgl-page": _dgl_page,
     "other-nixl": lambda r: {13: "nixl-cu12", 12: "nixl-cu13"}.get(r.library_major(_asked_library(r))),

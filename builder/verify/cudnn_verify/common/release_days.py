@@ -31,7 +31,7 @@ _MOST_BESIDE = 4
 @functools.lru_cache(maxsize=None)
 def release_rows(package):
     """[(day, release)] of a package in the order of its releases; [] of one that the table does not have."""
-    words = read_days().get(package, "").split()
+    words = read_days().get(package, {}).get("days", "").split()
     return list(zip(map(int, words[::2]), words[1::2]))
 
 
@@ -91,39 +91,60 @@ def _two(facts):
     return None, None
 
 
+def _asks(package, *keys):
+    """The packages of the table that a package asks for, or that its extras do."""
+    row = read_days().get(package, {})
+    return {name for key in keys for name in row.get(key, "").split()}
+
+
+def _two_by_requirements(facts, raised, beside):
+    """(asked, {its users: release}) by what the packages of a text ask for: of one that raises the releases
+    that ask for it, else the latest of those that it asks for, if that is later than it.
+    """
+    users = {name: release for name, release in beside.items() if raised in _asks(name, "asks")}
+    if users or facts.apart:
+        return raised, users
+    mine, own = release_here(facts, raised), _asks(raised, "asks", "extras")
+    later = [(day_of(name, release), name) for name, release in beside.items() if name in own]
+    later = [row for row in later if day_of(raised, mine) and row[0] > day_of(raised, mine)]
+    return (max(later)[1], {raised: mine}) if later else (raised, {})
+
+
 def of_time(facts):
     """What the days tell of the package that raises, or lacks what another one asks for, as :class:`OfTime`:
-    by its asker's release, else by the few others in the text, if it is later than all of them or older.
+    by its asker's release, else by those of the text that ask for it, or that it asks for, else by the few
+    others in the text, if it is later than all of them or older.
     """
     asked, asker = _two(facts)
-    here = release_here(facts, asked) if asked else None
-    mine = day_of(asked, here) if here else None
-    if not mine:
+    if not asked:
         return None
-    release = release_here(facts, asker) if asker else None
+    release, asks = release_here(facts, asker) if asker else None, True
     if release and day_of(asker, release):
         others = {asker: release}
+    elif asker and read_days().get(asker):
+        return None  # what asks is known, and its release is not
     else:
-        others = {} if asker and day_of(asker, "9999") else releases_beside(facts, asked)
-    if not others or len(others) > _MOST_BESIDE:
-        return None
-    days = [day_of(name, release) for name, release in others.items()]
-    newer = mine > max(days)
-    if not newer and mine >= min(days):
+        beside = releases_beside(facts, asked)
+        asked, others = _two_by_requirements(facts, asked, beside)
+        if not others:
+            others, asks = beside if len(beside) <= _MOST_BESIDE else {}, False
+    here = release_here(facts, asked)
+    mine, days = day_of(asked, here), [day_of(name, of) for name, of in others.items()]
+    newer = bool(mine and days) and mine > max(days)
+    if not mine or not days or not newer and mine >= min(days):
         return None
     written = ["%s %s is of %s" % (asked, here, day_told(mine))]
     written += ["%s %s of %s" % (name, of, day_told(day_of(name, of))) for name, of in sorted(others.items())]
     since = until = None
-    raised = facts.apart is None and not asker  # what raises is itself at fault, as far as the text tells
+    raised = facts.apart is None and not asks  # what raises is itself at fault, as far as the text tells
     if newer:
         until = here.partition("+")[0] if raised else first_after(asked, max(days))
         until = plain_release(until) if until and numbers(until) <= numbers(here) else None
     else:
         since = newest_by(asked, max(days))
         since = since if numbers(since) > numbers(here) else None
-    return OfTime(
-        asked, here, tuple(sorted(others.items())), newer, since, until, asker in others, ", ".join(written)
-    )
+    told = ", ".join(written)
+    return OfTime(asked, here, tuple(sorted(others.items())), newer, since, until, asks, told)
 
 
 def of_time_told(facts):

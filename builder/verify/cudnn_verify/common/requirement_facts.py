@@ -109,6 +109,24 @@ def _upgrade_both(remedies):
     return names if apart and all(_changes_alone(remedies, name) for name in names) else None
 
 
+def _no_tag(remedies):
+    """(name, release) of which a line of uv's tells that it has no wheel for this Python; (None, None)."""
+    text = str(remedies.detail.get("matched"))
+    found = re.match(r"([a-z][\w-]*)==(\d[\w.]*) ha(?:s|ve) no (?:usable )?wheels", text)
+    return found.groups() if found and may_move(found.group(1)) else (None, None)
+
+
+def _no_tag_release(remedies):
+    name, release = _no_tag(remedies)
+    return "%s<%s" % (name, release) if name else None
+
+
+def _model_library(remedies):
+    """The library of Hugging Face's that loads a model."""
+    text = getattr(getattr(remedies.here, "trace", None), "text", "")
+    return "diffusers" if re.search(r"\bdiffusers\b|DiffusionPipeline", text) else "transformers"
+
+
 def _asked_of_source(remedies):
     """The installed package that lacks what another one asks for which runs out of a folder of sources."""
     apart, path = apart_here(remedies, *BETWEEN_TWO), ""
@@ -511,6 +529,9 @@ REQUIREMENT_FACTS = {
     "named-requirement": _named_requirement,
     "named-torch": _named_torch,
     "upgrade-both": _upgrade_both,
+    "no-tag-release": _no_tag_release,
+    "no-tag-asked": lambda r: "%s==%s" % _no_tag(r) if _no_tag(r)[0] else None,
+    "model-library": _model_library,
     "asked-of-source": _asked_of_source,
     "asked-of-time": lambda r: _with_plugin(r, asked_of_time(r.here)),
     "asker-to-raise": lambda r: asker_to_raise(r.here),

@@ -1,8 +1,8 @@
 """The tables: frameworks, their releases, cards, drivers, expressions for texts.
 
 The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's compatibility tables by
-``rtbuild facts export``, and ``names.json`` out of wheels by ``rtbuild facts names``, ``release_days.json`` out of the package index by
-``rtbuild facts days``. In the one-file form their texts stand here.
+``rtbuild facts export``, ``names.json`` out of wheels by ``rtbuild facts names``, and ``release_days.json``
+out of the package index by ``rtbuild facts days``. In the one-file form their texts stand here.
 """
 
 import configparser
@@ -93,7 +93,9 @@ def read_names():
 
 @functools.lru_cache(maxsize=1)
 def read_days():
-    """``release_days.json``: {package: "YYMMDD release YYMMDD release ..."} in the order of releases."""
+    """``release_days.json``: {package: {"days": "YYMMDD release ...", "asks": "package ...", "extras": ...}};
+    ``days_table`` of ``plan/facts/reading/release_days.py`` says of what.
+    """
     return json.loads(DAYS)
 
 

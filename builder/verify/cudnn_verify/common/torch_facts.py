@@ -6,7 +6,7 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 import re
 
 from .framework_builds import card_within, serves, torch_index
-from .name_changes import ASKED_NAME
+from .name_changes import ASKED_NAME, release_here
 from .requirement_facts import COMPILED_AT_INSTALL, glibc_asked
 from .tables import Releases, read_facts, read_patterns, told_names
 from .toolkit_facts import failing_words, torch_told
@@ -400,8 +400,21 @@ def _vllm(remedies):
     failed = getattr(remedies.here, "importing", None)  # whose module fails, not whoever imports it
     if "vllm" not in remedies.here.printed_by or not told or failed not in (None, "vllm"):
         return None
-    version = remedies.here.packages.get("vllm")
-    return "vllm" + ("==" + version.partition("+")[0] if version else "")
+    version = release_here(remedies.here, "vllm").partition("+")[0]
+    return "vllm" + ("==" + version if version else "")
+
+
+def _vllm_backend(remedies):
+    """The index of the PyTorch that goes with vLLM's own wheel, where the library that is not found is of the
+    CUDA which that wheel is built for: another PyTorch is here than the wheel's.
+    """
+    row = Releases.wheels_of("vllm", release_here(remedies.here, "vllm"))
+    major = remedies.library_major()
+    if not row or not major or row[3] != str(major):
+        return None
+    builds = Releases().builds("torch", Releases().pinned_torch("vllm", row[1]))
+    known = [build["variant"] for build in builds if build["cuda"] and numbers(build["cuda"])[0] == major]
+    return max(filter(None, known), key=lambda name: numbers(name[2:]), default=None)
 
 
 def _vllm_of_torch(remedies):
@@ -420,7 +433,8 @@ def _vllm_of_torch(remedies):
 
 def _torchcodec_index(remedies):
     """TorchCodec's index for the other CUDA than that of the library that it asks for."""
-    words = "torchcodec" in remedies.here.printed_by or "torchcodec" in failing_words(remedies)
+    text = failing_words(remedies) + remedies.here.trace.text
+    words = "torchcodec" in remedies.here.printed_by or "torchcodec" in text
     asked = remedies.library_major()
     return torch_index({13: "cu126", 12: "cu130"}.get(asked)) if words and asked else None
 
@@ -447,10 +461,31 @@ def _index_for_card(remedies):
 
 def _index_of_audio(remedies):
     """PyTorch from the last index with torchaudio: https://docs.pytorch.org/audio/main/installation.html"""
-    asked = getattr(remedies.here, "index_asked", None) or ""
-    later = re.match(r"cu\d{3}$", asked) and asked > "cu130"
+    named = remedies.detail.get("name") == "torchaudio" or audio_past_index(remedies.here)
     names = ["torch", "torchvision", "torchaudio"]
-    return names + torch_index("cu130") if later and remedies.detail.get("name") == "torchaudio" else None
+    return names + torch_index("cu130") if named and index_past_audio(remedies.here) else None
+
+
+def index_past_audio(here):
+    """Whether the index that a text asks is a later one than the last with torchaudio."""
+    asked = getattr(here, "index_asked", None) or ""
+    return bool(re.match(r"cu\d{3}$", asked)) and asked > "cu130"
+
+
+def audio_past_index(here):
+    """Whether a text asks such an index for torchaudio."""
+    return "torchaudio" in getattr(here, "companions", ()) and index_past_audio(here)
+
+
+def _backend_of_audio(remedies):
+    """The packages of a line of uv's that asks such an index, from the last one with torchaudio."""
+    line = re.search(r"uv pip install ([^\n]*?)\s*--torch-backend[= ]cu\d{3}", remedies.here.trace.text)
+    words = (
+        re.findall(r"[\w.-]+(?:\[[\w,-]+\])?==[\w.]+|(?<![\w-])[a-z][\w-]+(?![\w=-])", line.group(1))
+        if line
+        else []
+    )
+    return " ".join(words) if words and audio_past_index(remedies.here) else None
 
 
 def _torch_of_cpu(remedies):
@@ -566,6 +601,7 @@ TORCH_FACTS = {
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "index-of-audio": _index_of_audio,
+    "backend-of-audio": _backend_of_audio,
     "companions-here": _companions_here,
     "of-torch-alone": _of_torch_alone,
     "torch-unread": _torch_unread,
@@ -591,6 +627,7 @@ TORCH_FACTS = {
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
     "vllm-of-torch": _vllm_of_torch,
+    "vllm-backend": _vllm_backend,
     "torch-by-card": _torch_by_card,
     "torch-before-2.9": _torch_before_2_9,
     "torch-of-old-libc": _torch_of_old_libc,

@@ -12,6 +12,7 @@ from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
 from ..common.distributions import apart_told, last_word
 from ..common.name_changes import plain_release, release_here
 from ..common.package_facts import distribution_of
+from ..common.release_days import of_time
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
 from ..common.versions import dotted
@@ -610,6 +611,8 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
         look = _look_at_two(facts.apart, causes[0]["because"], facts)
         if look:
             return look
+    if causes and causes[0].get("signature") == "class-raised-out":
+        return _look_at_releases(facts)
     best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), facts.places))
     if _told_apart(best, set(equal), facts.places) > (0,):
         return {"command": best.command, "decides": best.decides}
@@ -619,6 +622,8 @@ def _look_for(equal, causes, facts, silent=None, absent=None):
         return {"command": "python3 -m pip show " + name, "decides": silent + told}
     if facts.raised_in and not causes:
         return _look_at_release(*facts.raised_in, facts=facts)
+    if facts.cut_in is not None and not causes and not silent:
+        return _look_at_end(facts)
     here = None if causes or silent else _look_by_resolve(facts) or _look_by_system(facts)
     if here:
         return here
@@ -649,6 +654,20 @@ def _look_at_two(apart, because, facts):
     return {"command": command, "decides": told}
 
 
+def _look_at_releases(facts):
+    """The look at the releases of the package that raises, of its caller and of those of other times."""
+    found = of_time(facts)
+    names = {name for name in facts.raised_in if name} | ({found.asked} if found else set())
+    names |= {name for name, _ in found.others} if found and found.asks else set()
+    then = " & " if "windows" in facts.places else "; "
+    told = (
+        "their releases: did it begin with a new one of these, that one goes back or its caller up; if pip "
+    )
+    told += "check names one, the release that it asks for; none of both: the program's own call"
+    command = "python3 -m pip show %s%spython3 -m pip check" % (" ".join(sorted(names)), then)
+    return {"command": command, "decides": told}
+
+
 def _look_at_release(package, caller, facts):
     """For an exception out of a package's own code of which no signature knows more: the release before it
     if the text has this one, else the releases of that package and its caller.
@@ -672,6 +691,14 @@ def _look_at_release(package, caller, facts):
         "command": "python3 -m pip install %s" % Remedies.quoted("%s<%s" % (package, plain_release(here))),
         "decides": told,
     }
+
+
+def _look_at_end(facts):
+    """For a traceback that is cut before its exception: the lines that are missing."""
+    told = "the text ends before the exception itself, which is the last line of a traceback"
+    told += ": the last frame is of %s" % facts.cut_in if facts.cut_in else ""
+    told += "; with its last 40 lines, and the releases that `python3 -m pip list` prints, ask again"
+    return {"command": "PROGRAM 2>&1 | tail -n 40 | rtbuild diagnose -", "decides": told}
 
 
 def _look_by_system(facts):

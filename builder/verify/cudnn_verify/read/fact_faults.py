@@ -18,6 +18,7 @@ from ..common.release_days import of_time_told
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.toolkit_facts import nvcc_told
+from ..common.torch_facts import audio_past_index
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
@@ -563,6 +564,9 @@ NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
     "raised-out": raised_out,
+    "audio-past-index": lambda facts, _: (
+        audio_past_index(facts) and "torchaudio is asked of the index %s" % facts.index_asked
+    ),
     "releases-apart": _apart("name", "module", "member", "argument", "size", "export"),
     "files-apart": _apart("itself"),
     "part-absent": _apart("part"),

@@ -161,6 +161,19 @@ def raised_in(text):
     return None if callers and not callers[0] else (packages[0], callers[0] if callers else "")
 
 
+_EXCEPTION = re.compile(
+    r"(?m)^(?:[^\n]{0,80}?[\s|>)])?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b(?!\()"
+)
+
+
+def _cut_in(text):
+    """Where a traceback ends before its exception, the package of its last frame; "" for another one."""
+    frames = [frame for frame in traceback_frames(text) if '", line ' in text[frame[0] : frame[0] + 20]]
+    if not frames or _EXCEPTION.search(text, frames[-1][0]) or len(text) - frames[-1][0] > 2000:
+        return None
+    return package_of_path(frames[-1][1])[0] or ""
+
+
 _CRASH = re.compile(
     r"(?i)\bseg(?:mentation )?fault|\bSIGSEGV\b|\bSIGABRT\b|\bcore dumped\b|\bfatal python error\b"
 )
@@ -233,6 +246,10 @@ class TextFacts(object):
         self.raised_in = raised_in(text)
         """(the package whose own code raises the last exception, the one that calls it or ""); None if no
         frame tells, or the program's own code does.
+        """
+        self.cut_in = _cut_in(text)
+        """The package of the last frame of a traceback whose exception is not in the text, "" for another
+        one; None if no traceback is cut.
         """
         self.code_apart = bool(_CODE_APART.search(text))
         """Whether an exception tells that a call or a name, and no value, is not as it was written for."""
