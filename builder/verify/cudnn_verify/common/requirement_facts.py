@@ -56,6 +56,13 @@ def _named_torch(remedies):
     return [change.requirement] + named if gone else None
 
 
+def _newer_torch(remedies):
+    """The PyTorch with the name that a line asks for, where the one that the text names is older."""
+    change = name_change(remedies)
+    old = change and change.package == "torch" and change.here and change.since
+    return "torch>=" + change.since if old and numbers(change.here) < numbers(change.since) else None
+
+
 def _before_removal(remedies):
     """The releases of a package before the one of which a line tells that it took a name away; None for what
     is chosen by CUDA, or with PyTorch.
@@ -569,7 +576,7 @@ REQUIREMENT_FACTS = {
     "python-digits": lambda r: "".join(map(str, numbers(_python_told(r))[:2])),
     "newer-system": _newer_system,
     "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
-    "newer-torch": releases_with_name,
+    "newer-torch": _newer_torch,
     "python-of-uv": _python_of_uv,
     "other-python": _other_python,
     "python-range": _python_range,

@@ -1360,9 +1360,14 @@ def test_a_name_of_a_later_pytorch_says_from_which_release_it_is_there(here, tol
     assert row["cause"] == "package-pin-mismatch"
     said = [reason for reason in row["because"] if "from 2.4 on" in reason]
     assert [re.split("from 2.4 on[:;] ", reason)[1] for reason in said] == told
-    # no wheel of PyTorch is chosen by a name, and no image is of the release that lacks it
+    # no wheel of PyTorch is chosen by a name, and no image is of the release that lacks it: a release that is
+    # too old goes up with its companions, from the index that the driver serves
     commands = [command["text"] for command in row["commands"]]
-    assert not any("install" in command or "2.3" in command for command in commands)
+    assert not any("/whl/" in command or "2.3" in command for command in commands)
+    raised = [command for command in commands if "install" in command]
+    assert raised == ['uv pip install --upgrade "torch>=2.4" torchvision torchaudio --torch-backend=auto'] * (
+        here == "torch==2.3.0"
+    )
 
 
 @pytest.mark.parametrize(
