@@ -24,8 +24,8 @@ def days_table(
     """``common/release_days.json`` of the probe: one JSON object with a line for each package. ``days``: its
     final releases in their order, each behind the day of its first file's upload, ``YYMMDD``
     (https://peps.python.org/pep-0700/); ``asks``: the packages of the table that the newest one names in
-    ``Requires-Dist``, and ``extras`` those that an extra alone names. ``only``: the packages that are read again, else all of
-    ``release-days.toml``; rows of others, and of those that the index does not have, stay.
+    ``Requires-Dist``, and ``extras`` those that an extra alone names. ``only``: the packages that are read
+    again, else all of ``release-days.toml``; rows of others, and of those that the index does not have, stay.
 
     Raises PackageIndexError if the index answers about none.
     """

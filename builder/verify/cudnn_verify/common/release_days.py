@@ -1,7 +1,7 @@
 """Which of two packages of a failure is the later one, by the days on which their releases came, and which
 release of the one belongs to the time of the other.
 
-``release_days.json`` has the days. Each function takes a :class:`~text_facts.TextFacts`; None is for what is not
+``release_days.json`` has the days. ``facts`` is a :class:`~text_facts.TextFacts`; None is for what is not
 known.
 """
 
@@ -9,6 +9,7 @@ import functools
 import re
 from collections import namedtuple
 
+from .distributions import canonical
 from .name_changes import BETWEEN_TWO, plain_release, release_here
 from .tables import read_days
 from .versions import numbers
@@ -145,6 +146,39 @@ def of_time(facts):
         since = since if numbers(since) > numbers(here) else None
     told = ", ".join(written)
     return OfTime(asked, here, tuple(sorted(others.items())), newer, since, until, asks, told)
+
+
+_WORKS = re.compile(
+    r"(?i)(?<![\w./-])(?P<name>[a-z][\w-]*\w)(?:[ \t]{1,3}|[ \t]?===?[ \t]?|[ \t]to[ \t]|[ \t]?: ?)v?"
+    r"(?P<release>\d+(?:\.\d+)*(?:\.x)?)(?![\w.]*[+\w])[^\n;]{0,80}?"
+    r"\b(?:works?|worked|is fine|are fine|was fine|succeeds?|fixe[sd] it|solve[sd] it|"
+    r"no (?:such )?(?:error|problem|issue)s?)\b"
+    r"(?! (?:in|on|with|for|only)\b)"
+)
+_DENIED = re.compile(r"(?i)\b(?:not?|never|nothing|longer|stopped|fails?|broken?|neither|nor|cannot)\b|n't\b")
+
+
+def works_told(facts):
+    """{package: release, or a line of them (``4.*``)} of which a text's own words tell that it works with it,
+    where it names another one, too: what pip may change alone.
+    """
+    found, text = {}, facts.trace.text
+    for row in _WORKS.finditer(text):
+        name, release = canonical(row.group("name")), row.group("release")
+        rows = release_rows(name)
+        line = re.sub(r"\.x$", ".*", release)
+        known = any(numbers(of)[: len(numbers(line))] == numbers(line) for _, of in rows)
+        here = release_here(facts, name)
+        if not known or not may_move(name) or _DENIED.search(row.group(0)) or here == release:
+            continue
+        found[name] = line if "*" in line or line.count(".") > 1 else line + ".*"
+    return found
+
+
+def works_words(facts):
+    """The packages and releases of :func:`works_told` as one line; None without one."""
+    told = sorted(works_told(facts).items())
+    return " and ".join("%s %s" % row for row in told).replace(".*", ".x") or None
 
 
 def of_time_told(facts):

@@ -17,7 +17,7 @@ from .name_changes import (
     release_here,
     releases_with_name,
 )
-from .release_days import asked_of_time, asker_to_raise, may_move, torch_of_time
+from .release_days import asked_of_time, asker_to_raise, may_move, release_rows, torch_of_time, works_told
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words
 from .versions import dotted, numbers
@@ -141,6 +141,25 @@ def _asked_of_source(remedies):
         path = (apart.file or "").replace("\\", "/")
     sources = re.search(r"/(?:src|python)/|/([\w-]+)/\1/", path) and "-packages/" not in path
     return apart.asked if sources and not release_here(remedies.here, apart.asker) else None
+
+
+def _is_named(name):
+    return is_known_module(name) or bool(release_rows(name))
+
+
+def _trace_both(remedies):
+    """The last two packages of a traceback that pip may change alone; None where one is a framework's."""
+    roots = getattr(getattr(remedies.here, "trace", None), "roots", ())
+    names = [distribution_named(root) for root in roots if root]
+    last = [name for index, name in enumerate(names) if name not in names[:index] and _is_named(name)]
+    last = [name for name in last if may_move(name)][:2]
+    return sorted(last) if len(last) == 2 else None
+
+
+def _works_with(remedies):
+    """The releases that work by the text's own words."""
+    told = works_told(remedies.here) if hasattr(remedies.here, "trace") else {}
+    return sorted("%s==%s" % row for row in told.items()) or None
 
 
 def _raised_in(remedies):
@@ -543,6 +562,8 @@ REQUIREMENT_FACTS = {
     "asked-of-time": lambda r: _with_plugin(r, asked_of_time(r.here)),
     "asker-to-raise": lambda r: asker_to_raise(r.here),
     "torch-of-time": lambda r: torch_of_time(r.here),
+    "trace-both": _trace_both,
+    "works-with": _works_with,
     "raised-package": lambda r: _raised_in(r)[0],
     "raised-before": _raised_before,
     "raised-both": _raised_both,

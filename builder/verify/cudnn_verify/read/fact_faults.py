@@ -9,12 +9,13 @@ import re
 from copy import copy
 from shlex import quote
 
+from ..common.asking import apart_told
 from ..common.command_forms import Command
-from ..common.distributions import apart_told, last_word
+from ..common.distributions import last_word
 from ..common.framework_builds import card_within, serves
 from ..common.name_changes import release_here
 from ..common.package_facts import all_apart, two_of_a_family
-from ..common.release_days import of_time_told
+from ..common.release_days import of_time_told, works_words
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.toolkit_facts import nvcc_told
@@ -537,7 +538,7 @@ def whole_way(facts, causes):
 
 
 def raised_out(facts, _):
-    """An exception comes out of a package's own code, whose release the text has, or that another one calls."""
+    """An exception comes out of a package's own code: its release is in the text, or another one calls it."""
     package, caller = facts.raised_in or (None, "")
     release = release_here(facts, package) if package else ""
     if facts.apart or not package or not (release or caller or facts.code_apart):
@@ -564,6 +565,9 @@ NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
     "raised-out": raised_out,
+    "works-told": lambda facts, _: (
+        works_words(facts) and "it works with %s, as the text says itself" % works_words(facts)
+    ),
     "audio-past-index": lambda facts, _: (
         audio_past_index(facts) and "torchaudio is asked of the index %s" % facts.index_asked
     ),

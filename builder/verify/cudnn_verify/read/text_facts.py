@@ -8,16 +8,14 @@ import re
 from itertools import islice
 
 from ....core.cards import cards_in
-from ..common.distributions import (
-    canonical,
-    distribution_named,
+from ..common.asking import (
     find_apart,
     imports_that_fail,
-    is_known_module,
     named_package,
     package_of_path,
     traceback_frames,
 )
+from ..common.distributions import canonical, distribution_named, is_known_module
 from ..common.name_changes import trace_names
 from ..common.tables import (
     cuda_major_of,
@@ -115,7 +113,8 @@ _SYSTEMS = {"fedora", "arch-linux", "suse", "void", "gentoo", "alpine", "nix"}
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
 _HERE = re.compile(
-    r"(?:(?:site|dist)-packages/\S{0,200}?|(?i:CUDA toolkit)[^\n]{0,60}?)" + CUDA_NUMBERED.pattern
+    r"(?:(?:(?:site|dist)-packages|/usr/local/cuda[\w.-]*)/\S{0,200}?|(?i:CUDA toolkit)[^\n]{0,60}?)"
+    + CUDA_NUMBERED.pattern
 )
 _SAYS_ABSENT = re.compile(
     r"(?i)not found|cannot open|can't open|no such file|missing|could not|couldn't|fail|unable|error"
@@ -193,7 +192,7 @@ def _raised_in_space(text):
 
 
 def _raised_by_class(text):
-    found = [row for row in _OF_MODULE.finditer(text)][-1:]
+    found = list(_OF_MODULE.finditer(text))[-1:]
     module = found and (found[0].group("module") or found[0].group("space").replace("::", "_"))
     known = module and is_known_module(module) and distribution_named(module)
     return (known, "") if known and known not in told_names() else _raised_in_space(text)
