@@ -89,9 +89,9 @@ def _asks(index: Index, files: Iterable[IndexFile], name: str) -> dict[str, str]
         text = archive.content(entry).decode("utf-8", "replace")
     except (PackageIndexError, UnknownError, requests.RequestException, StopIteration):
         return None
-    found = [(canonical(asked), "extra" in rest) for asked, rest in _REQUIRES.findall(text)]
-    asked = {one for one, extra in found if not extra} & set(named()) - {name}
-    extras = {one for one, extra in found if extra} & set(named()) - {name} - asked
+    told = [(canonical(one), "extra" in rest) for one, rest in _REQUIRES.findall(text)]
+    asked = {one for one, extra in told if not extra} & set(named()) - {name}
+    extras = {one for one, extra in told if extra} & set(named()) - {name} - asked
     return {"asks": " ".join(sorted(asked)), "extras": " ".join(sorted(extras))}
 
 

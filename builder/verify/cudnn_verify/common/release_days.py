@@ -139,8 +139,11 @@ def of_time(facts):
     since = until = None
     raised = facts.apart is None and not asks  # what raises is itself at fault, as far as the text tells
     if newer:
-        until = here.partition("+")[0] if raised else first_after(asked, max(days))
-        until = plain_release(until) if until and numbers(until) <= numbers(here) else None
+        own = here.partition("+")[0]
+        until = own if raised else first_after(asked, max(days))
+        # a correction (.post1) of the release that is here, which may be taken back, bounds nothing
+        until = own if until and numbers(until) == numbers(own) else until
+        until = plain_release(until) if until and numbers(until) <= numbers(own) else None
     else:
         since = newest_by(asked, max(days))
         since = since if numbers(since) > numbers(here) else None

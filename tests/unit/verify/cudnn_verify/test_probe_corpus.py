@@ -18,7 +18,7 @@ from pages import diagnose_score
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.page import render_diagnosis
-from builder.verify.cudnn_verify.read.diagnosis import _look_for
+from builder.verify.cudnn_verify.read.looks import look_for
 from builder.verify.cudnn_verify.read.reading import Line
 from builder.verify.cudnn_verify.read.signatures import (
     FEWEST,
@@ -2278,7 +2278,7 @@ def test_a_look_decides_for_no_other_cause_than_those_that_are_listed():
     assert "extension-mismatch" in document["look"]["decides"]
     named = re.compile(r"[a-z]+(?:-[a-z]+)+")
     for row in (row for row in read_signatures() if row.kind in ("fits", "class") and len(row.causes) > 1):
-        look = _look_for(list(row.causes), [{}], TextFacts([]))
+        look = look_for(list(row.causes), [{}], TextFacts([]))
         told = set(named.findall(look["decides"])) & set(CAUSES)
         assert not told - set(row.causes) or len(told & set(row.causes)) > 1, (row.id, look)
 

@@ -12,7 +12,8 @@ from packaging.markers import Marker
 from pages import diagnose_score
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify.common.distributions import find_apart, read_distributions, requirement
+from builder.verify.cudnn_verify.common.asking import find_apart
+from builder.verify.cudnn_verify.common.distributions import read_distributions, requirement
 from builder.verify.cudnn_verify.common.versions import satisfies
 from builder.verify.cudnn_verify.measure import contents
 from builder.verify.cudnn_verify.measure.expectation import find_differences, read_expectation

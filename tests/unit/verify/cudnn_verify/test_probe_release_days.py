@@ -1,0 +1,247 @@
+"""Which of two packages is the later one, by the days of their releases, and the release that mends it.
+
+The lines are those that the libraries print; each class is from public threads.
+"""
+
+import pytest
+from pages import diagnose_score
+
+from builder.verify.cudnn_verify.common.release_days import day_of, day_told, first_after, newest_by
+
+
+def _first(text):
+    """(cause, its commands, what is told because of it, the look) of a text."""
+    document = diagnose_score.answer(text)
+    row = document["causes"][0]
+    commands = [command["text"] for command in row["commands"]]
+    return row["cause"], commands, row["because"], document["look"]
+
+
+def test_the_day_of_a_release_is_that_of_the_release_or_of_the_one_before():
+    assert day_of("peft", "0.18.0") == day_of("peft", "0.18.0+local") == 251113
+    assert day_of("peft", "0.18.0.1") == 251113
+    assert day_of("peft", "") is None
+    assert day_of("no-such-package", "1.0") is None
+    assert day_of("flash-attn", "2.8.3") < day_of("flash-attn", "2.8.3.post1")
+    assert day_told(251113) == "November 2025"
+    assert newest_by("apache-tvm-ffi", 260226) == "0.1.8.post2"
+    assert first_after("apache-tvm-ffi", 260226) == "0.1.9"
+    assert newest_by("peft", 200101) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "told"),
+    [
+        # the one that asks is the older: https://github.com/pyro-ppl/numpyro/issues/2172
+        (
+            (
+                'File "/v/site-packages/numpyro/ops/provenance.py", line 7, in <module>\n'
+                "ImportError: cannot import name 'xla_zmap_p' from 'jax.extend.core.primitives' "
+                "(/v/site-packages/jax/extend/core/primitives.py)\njax-0.10.0 numpyro-0.20.1"
+            ),
+            'pip install "jax<0.10"',
+            None,
+        ),
+        # the one that asks is the newer: https://github.com/huggingface/peft/issues/3290
+        (
+            (
+                'File "/v/site-packages/transformers/integrations/a.py", line 7, in <module>\n'
+                "ImportError: cannot import name 'no_such_helper' from 'peft.utils.save_and_load'\n"
+                "transformers 5.12.1, peft 0.18.1"
+            ),
+            'pip install "peft>=0.19',
+            None,
+        ),
+        # nobody is known to ask: of the few others in the text, all are later
+        (
+            (
+                "ImportError: cannot import name 'no_such_helper' from 'peft.utils.save_and_load'\n"
+                "diffusers 0.38.0, transformers 5.12.1, peft 0.18.1"
+            ),
+            'pip install "peft>=0.19',
+            None,
+        ),
+        # a runtime in C++ aborts, and who asks for it by its own requirements is older
+        (
+            (
+                "terminate called after throwing an instance of 'tvm::ffi::Error'\n  what(): registered\n"
+                "apache-tvm-ffi 0.1.12, tilelang 0.1.8, transformers 4.57.1"
+            ),
+            'pip install "apache-tvm-ffi<0.1.9"',
+            "what asks was written for an earlier apache-tvm-ffi",
+        ),
+        # https://github.com/VsonicV/es-at-scale/issues/41: what raises asks for one that is later
+        (
+            (
+                'File "/v/site-packages/vllm/transformers_utils/tokenizer.py", line 96, in cached\n'
+                "AttributeError: Qwen9Tokenizer has no attribute no_such_thing\n"
+                "vLLM version: 0.11.0\ntransformers version: 5.1.0\nray version: 2.53.0"
+            ),
+            'pip install "transformers<4.57.1"',
+            "what asks was written for an earlier transformers",
+        ),
+        # frames of a crash by their namespaces
+        (
+            (
+                "!!!!!!! Segfault encountered !!!!!!!\n"
+                '  File "<unknown>", line 0, in tvm::ffi::Metadata::ToJSON\n'
+                '  File "<unknown>", line 0, in xgrammar::init()\nxgrammar==0.2.3 apache-tvm-ffi==0.1.13'
+            ),
+            'pip install "apache-tvm-ffi<0.1.13"',
+            "which xgrammar calls",
+        ),
+        # the class of the exception is the package's own
+        (
+            (
+                "vllm serve m\ntransformers.integrations.a.AmbiguousAttributeError: 'head_dim' may vary\n"
+                "transformers in the image: 5.15.0"
+            ),
+            'pip install "transformers<5.15"',
+            "own code of transformers 5.15.0",
+        ),
+    ],
+)
+def test_the_later_of_two_packages_is_told_by_their_days(text, command, told):
+    cause, commands, because, _ = _first(text)
+    assert cause == "package-pin-mismatch"
+    assert commands[0].startswith(command)
+    assert told is None or any(told in reason for reason in because)
+
+
+def test_pytorch_is_raised_to_the_time_of_what_asks_it():
+    text = (
+        "transformers version: 5.15.0\nPyTorch version: 2.6.0+cu124\nPlatform: Linux\n"
+        "ImportError: cannot import name 'no_such_name' from 'torch.fx.experimental.symbolic_shapes'"
+    )
+    command = 'uv pip install --upgrade "torch>=2.13" torchvision torchaudio --torch-backend=auto'
+    assert _first(f"{text}\n>>> import transformers.exporters\n")[1][0] == command
+
+
+def test_what_runs_out_of_its_sources_is_newer_than_what_is_installed():
+    # https://github.com/vllm-project/llm-compressor/issues
+    text = (
+        '  File "/home/me/llm-compressor/src/llmcompressor/entrypoints/__init__.py", line 13, in <module>\n'
+        "ImportError: cannot import name 'NoSuchProfiler' from 'compressed_tensors.convert.memory' "
+        "(/v/site-packages/compressed_tensors/convert/memory.py)"
+    )
+    assert _first(text)[1] == ["pip install --upgrade compressed-tensors"]
+
+
+def test_a_release_that_works_by_the_texts_own_words_is_the_mend():
+    # https://github.com/huggingface/diffusers/issues/12580
+    error = "ModuleNotFoundError: Could not import module 'CLIPTextModel'."
+    cause, commands, because, _ = _first(
+        f"{error}\ntransformers: 4.57.0\nWith transformers 4.51.3 (and the same diffusers) it works."
+    )
+    assert (cause, commands) == ("package-pin-mismatch", ["pip install transformers==4.51.3"])
+    assert because == ["it works with transformers 4.51.3, as the text says itself"]
+    silent = diagnose_score.answer(f"{error}\nIt does not work with transformers 4.51.3 either.")
+    assert not silent["causes"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            (
+                'Traceback (most recent call last):\n  File "/v/site-packages/vllm/a.py", line 20, in main\n'
+                "    import vllm.b\n  ..."
+            ),
+            "the last frame is of vllm",
+        ),
+        (
+            '  File "/home/me/app.py", line 20, in main\n    run()\n(the rest is cut)',
+            "ends before the exception",
+        ),
+    ],
+)
+def test_a_traceback_without_its_exception_is_said_to_be_cut(text, told):
+    document = diagnose_score.answer(text)
+    assert not document["causes"]
+    assert told in document["look"]["decides"]
+    whole = diagnose_score.answer(text + "\nOddError: a message of a program's own")
+    assert whole["look"] is None or "ends before" not in whole["look"]["decides"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        # https://github.com/vllm-project/vllm/issues/36099: the wheel's own CUDA decides on its PyTorch
+        (
+            (
+                "uv pip install vllm==0.17.0 --torch-backend=auto\n"
+                "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"
+            ),
+            "cuda-major-mixed",
+            "uv pip install --reinstall vllm==0.17.0 --torch-backend=cu128",
+        ),
+        # https://github.com/pytorch/audio/issues/3902: the last index with torchaudio
+        (
+            "uv pip install vllm==0.27.1 --torch-backend=cu132 doesn't resolve (it pins torchaudio==2.11.0)",
+            "build-not-published",
+            "uv pip install vllm==0.27.1 --torch-backend=cu130",
+        ),
+        # https://github.com/microsoft/onnxruntime/issues/27653
+        (
+            (
+                "Because onnxruntime==1.24.1 has no wheels with a matching Python ABI tag (`cp310`) and "
+                "your project depends on onnxruntime==1.24.1, the requirements are unsatisfiable."
+            ),
+            "build-not-published",
+            'pip install "onnxruntime<1.24.1"',
+        ),
+        # https://github.com/Dao-AILab/flash-attention/issues/2008
+        (
+            (
+                "Guessing wheel URL: https://h/v2.8.3/flash_attn-2.8.3+cu12torch2.9cxx11abiTRUE-cp313-cp313-linux.whl\n"
+                "Precompiled wheel not found. Building from source..."
+            ),
+            "build-not-published",
+            "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --no-cache-dir --no-build-isolation flash-attn",
+        ),
+        # https://github.com/modelscope/ms-swift/issues/8352
+        (
+            "ValueError: Tokenizer class TokenizersBackend does not exist or is not currently imported.",
+            "package-pin-mismatch",
+            "pip install --upgrade transformers",
+        ),
+        # https://github.com/huggingface/diffusers/issues
+        (
+            (
+                "Some weights of the model were newly initialized: ['proj']\npipe.to(device)  # diffusers\n"
+                "NotImplementedError: Cannot copy out of meta tensor; no data!"
+            ),
+            "package-pin-mismatch",
+            "pip install --upgrade diffusers",
+        ),
+    ],
+)
+def test_the_first_command_has_the_release_or_the_index_that_fits(text, cause, command):
+    found = _first(text)
+    assert found[0] == cause
+    assert found[1][0].removeprefix("uv pip").removeprefix("pip") == command.removeprefix(
+        "uv pip"
+    ).removeprefix("pip")
+
+
+def test_two_packages_of_a_traceback_are_taken_in_releases_of_one_time():
+    # https://github.com/unslothai/unsloth/issues/3727
+    text = (
+        '  File "/v/site-packages/unsloth_zoo/gradient_checkpointing.py", line 492, in forward\n'
+        '  File "/v/site-packages/transformers/models/gpt_oss/modeling_gpt_oss.py", line 160, in forward\n'
+        '  File "/v/site-packages/torch/nn/modules/module.py", line 1786, in _call_impl\n'
+        "TypeError: patch_gpt_oss.<locals>.Mxfp4GptOssExperts.forward() got an unexpected keyword argument "
+        "'router_indices'"
+    )
+    assert _first(text)[1] == ["pip install --upgrade transformers unsloth-zoo"]
+
+
+def test_libraries_of_a_toolkit_that_a_text_lists_decide_on_the_cuda():
+    # https://github.com/pykeio/ort/issues/548
+    text = (
+        "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: libcublasLt.so.12: "
+        "cannot open shared object file: No such file or directory\n"
+        "/usr/local/cuda-13.1/targets/x86_64-linux/lib/libcublasLt.so.13\n"
+    )
+    document = diagnose_score.answer(text)
+    assert (document["cause"], document["decided"]) == ("cuda-major-mixed", True)
