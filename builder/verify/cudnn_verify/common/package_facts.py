@@ -9,7 +9,7 @@ from .distributions import canonical, module_facts
 from .framework_builds import serves, torch_index
 from .requirement_facts import COMPILED_AT_INSTALL, PURE, REQUIREMENT_FACTS, asked_release
 from .tables import cuda_package, read_facts, read_patterns
-from .toolkit_facts import TOOLKIT_FACTS, failing_words, torch_told
+from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
 from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apart
 from .versions import dotted, may_meet, numbers, two_that_exclude
 
@@ -535,9 +535,7 @@ PACKAGE_FACTS = {
     "cudnn-header": lambda r: "cudnn.h" in failing_words(r),
     "cuda-or-asked": lambda r: r.cuda or '$(python3 -c "import torch; print(torch.version.cuda[:2])")',
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
-    "flash-attn-unbuilt": lambda r: (
-        bool(re.search(r"flash[-_]attn-\d[^\n]*\.whl", r.here.trace.text)) or None
-    ),
+    "flash-attn-unbuilt": lambda r: bool(re.search(r"flash[-_]attn-\d[^\n]*\.whl", text_of(r.here))) or None,
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", failing_words(r)) is not None,
     "dgl-page": _dgl_page,
     "other-nixl": lambda r: {13: "nixl-cu12", 12: "nixl-cu13"}.get(r.library_major(_asked_library(r))),

@@ -12,6 +12,7 @@ from collections import namedtuple
 from .distributions import canonical
 from .name_changes import BETWEEN_TWO, plain_release, release_here
 from .tables import read_days
+from .toolkit_facts import text_of
 from .versions import numbers
 
 # asked: the package that raises, or that lacks what is asked for; others: those that ask it, or that stand
@@ -73,7 +74,7 @@ def may_move(package):
 
 def releases_beside(facts, package):
     """{package: release} of those of the table that a text names with a release, without one of them."""
-    text, found = facts.trace.text.lower(), {}
+    text, found = text_of(facts).lower(), {}
     for name in read_days():
         known = name != package and (name in text or name.replace("-", "_") in text)
         release = known and release_here(facts, name)
@@ -84,12 +85,10 @@ def releases_beside(facts, package):
 
 def _two(facts):
     """(asked, asker): of a name that one package lacks, else of an exception out of a package's own code."""
-    apart = facts.apart
+    apart = getattr(facts, "apart", None)
     if apart and apart.kind in BETWEEN_TWO and apart.asked:
         return apart.asked, apart.asker
-    if apart is None and facts.raised_in:
-        return facts.raised_in
-    return None, None
+    return (None if apart else getattr(facts, "raised_in", None)) or (None, None)
 
 
 def _asks(package, *keys):
@@ -103,7 +102,7 @@ def _two_by_requirements(facts, raised, beside):
     that ask for it, else the latest of those that it asks for, if that is later than it.
     """
     users = {name: release for name, release in beside.items() if raised in _asks(name, "asks")}
-    if users or facts.apart:
+    if users or getattr(facts, "apart", None):
         return raised, users
     mine, own = release_here(facts, raised), _asks(raised, "asks", "extras")
     later = [(day_of(name, release), name) for name, release in beside.items() if name in own]
@@ -137,7 +136,9 @@ def of_time(facts):
     written = ["%s %s is of %s" % (asked, here, day_told(mine))]
     written += ["%s %s of %s" % (name, of, day_told(day_of(name, of))) for name, of in sorted(others.items())]
     since = until = None
-    raised = facts.apart is None and not asks  # what raises is itself at fault, as far as the text tells
+    raised = (
+        getattr(facts, "apart", None) is None and not asks
+    )  # what raises is itself at fault, as far as the text tells
     if newer:
         own = here.partition("+")[0]
         until = own if raised else first_after(asked, max(days))
@@ -165,7 +166,7 @@ def works_told(facts):
     """{package: release, or a line of them (``4.*``)} of which a text's own words tell that it works with it,
     where it names another one, too: what pip may change alone.
     """
-    found, text = {}, facts.trace.text
+    found, text = {}, text_of(facts)
     for row in _WORKS.finditer(text):
         name, release = canonical(row.group("name")), row.group("release")
         rows = release_rows(name)

@@ -19,7 +19,7 @@ from .name_changes import (
 )
 from .release_days import asked_of_time, asker_to_raise, may_move, release_rows, torch_of_time, works_told
 from .tables import Releases, read_names, read_patterns
-from .toolkit_facts import failing_words
+from .toolkit_facts import failing_words, text_of
 from .versions import dotted, numbers
 
 _OF_PYTHON = (
@@ -130,8 +130,8 @@ def _no_tag_release(remedies):
 
 def _model_library(remedies):
     """The library of Hugging Face's that loads a model."""
-    text = getattr(getattr(remedies.here, "trace", None), "text", "")
-    return "diffusers" if re.search(r"\bdiffusers\b|DiffusionPipeline", text) else "transformers"
+    told = re.search(r"\bdiffusers\b|DiffusionPipeline", text_of(remedies.here))
+    return "diffusers" if told else "transformers"
 
 
 def _asked_of_source(remedies):
@@ -158,8 +158,7 @@ def _trace_both(remedies):
 
 def _works_with(remedies):
     """The releases that work by the text's own words."""
-    told = works_told(remedies.here) if hasattr(remedies.here, "trace") else {}
-    return sorted("%s==%s" % row for row in told.items()) or None
+    return sorted("%s==%s" % row for row in works_told(remedies.here).items()) or None
 
 
 def _raised_in(remedies):

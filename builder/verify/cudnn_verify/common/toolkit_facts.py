@@ -15,6 +15,11 @@ _OWN_CAPABILITY = _OWN % "paste -sd ';'"
 """What the driver says of the cards here, as ``TORCH_CUDA_ARCH_LIST`` has it."""
 
 
+def text_of(here):
+    """The whole text that facts are of; "" of what the probe measured."""
+    return getattr(getattr(here, "trace", None), "text", "")
+
+
 def failing_words(remedies):
     return "%s %s" % (remedies.detail.get("matched") or "", remedies.detail.get("line") or "")
 

@@ -9,7 +9,7 @@ from .framework_builds import card_within, serves, torch_index
 from .name_changes import ASKED_NAME, release_here
 from .requirement_facts import COMPILED_AT_INSTALL, glibc_asked
 from .tables import Releases, read_facts, read_patterns, told_names
-from .toolkit_facts import failing_words, torch_told
+from .toolkit_facts import failing_words, text_of, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
@@ -433,7 +433,7 @@ def _vllm_of_torch(remedies):
 
 def _torchcodec_index(remedies):
     """TorchCodec's index for the other CUDA than that of the library that it asks for."""
-    text = failing_words(remedies) + remedies.here.trace.text
+    text = failing_words(remedies) + text_of(remedies.here)
     words = "torchcodec" in remedies.here.printed_by or "torchcodec" in text
     asked = remedies.library_major()
     return torch_index({13: "cu126", 12: "cu130"}.get(asked)) if words and asked else None
@@ -479,7 +479,7 @@ def audio_past_index(here):
 
 def _backend_of_audio(remedies):
     """The packages of a line of uv's that asks such an index, from the last one with torchaudio."""
-    line = re.search(r"uv pip install ([^\n]*?)\s*--torch-backend[= ]cu\d{3}", remedies.here.trace.text)
+    line = re.search(r"uv pip install ([^\n]*?)\s*--torch-backend[= ]cu\d{3}", text_of(remedies.here))
     words = (
         re.findall(r"[\w.-]+(?:\[[\w,-]+\])?==[\w.]+|(?<![\w-])[a-z][\w-]+(?![\w=-])", line.group(1))
         if line
