@@ -567,7 +567,10 @@ class Remedies(FrameworkBuilds):
         """The torchvision for the PyTorch here, from the same index."""
         release, _, local = (self.version or "").partition("+")
         pair = self.releases.paired("torchvision", release) if self.framework == "torch" else None
-        return pair and [pair] + torch_index(local)
+        index = (
+            ["--index-url", "https://download.pytorch.org/whl/cpu"] if local == "cpu" else torch_index(local)
+        )
+        return pair and [pair] + index
 
     def _torch_251(self):
         """PyTorch 2.5.1 in place of 2.5.0."""

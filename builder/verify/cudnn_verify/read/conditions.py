@@ -13,7 +13,7 @@ from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.versions import dotted, numbers, two_that_exclude
-from .fact_faults import FACT_FAULTS, cuda_of_variant
+from .fact_faults import FACT_FAULTS, cuda_of_variant, toolkit_above_driver
 from .text_facts import CUDA_NUMBERED
 
 _VARIABLE = re.compile(r"[A-Z][A-Z\d]*_[A-Z_\d]+$")
@@ -88,6 +88,8 @@ def _driver_past_build(facts, detail):
 
 
 def _driver_new(facts, detail):
+    if toolkit_above_driver(facts, detail):
+        return None  # what is compiled here is of a later CUDA than the driver's
     remedies = Remedies(facts, detail)
     names = {remedies.framework} - {None} or set(facts.printed_by)
     builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]

@@ -204,6 +204,12 @@ def jetson_without_code(facts, _):
 
 
 def onnxruntime_of_other_cuda(facts, detail):
+    built, here = facts.builds_told.get("onnxruntime-gpu"), numbers(facts.built_cuda)[:1]
+    if built and here and (built,) != here:
+        return "ONNX Runtime is built for CUDA %d, and PyTorch, whose libraries it takes, for CUDA %d" % (
+            built,
+            *here,
+        )
     remedies = Remedies(facts, detail, ("onnxruntime",))
     majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
     named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named or facts.cuda_majors
@@ -238,13 +244,18 @@ def wheel_of_other_cuda(facts, _):
     return None
 
 
-def cudnn_below_build(facts, _):
+def cudnn_below_build(facts, detail):
     """The cuDNN wheel in the text is older than the one that its PyTorch, or its jaxlib, is built with."""
     release, _, variant = (facts.packages.get("torch") or "").partition("+")
     rows = Releases().builds("torch", release) if release else []
     built = [row["cudnn"] for row in rows if (row["variant"] == variant if variant else row["default"])]
     jaxlib = re.search(r"\.cudnn(\d)(\d+)$", facts.packages.get("jaxlib") or "")
     built = ["%s.%s" % jaxlib.groups()] if jaxlib else built[:1]
+    told = facts.cudnn_built
+    for version in facts.cudnn_here if told else ():
+        if cudnn_rule(numbers(told)[:2], numbers(version)[:2]) == "cudnn-too-old":
+            detail.update(compiled=told, loaded=version)
+            return "the build is made with cuDNN %s, and %s is here" % (told, version)
     for name, version in facts.packages.items() if any(built) else ():
         old = cudnn_rule(numbers(built[0])[:2], numbers(version)[:2]) == "cudnn-too-old"
         if re.match(r"nvidia-cudnn-cu\d+$", name) and old:

@@ -86,7 +86,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
 _SECRET = re.compile(
     r"(?i:(?P<key>[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|private[_-]?key)"
-    r"[\w-]*[\"']?\s*[:=]\s*[\"']?|authorization:\s*\w+\s+|bearer\s+))(?P<value>[^\s\"',;]{4,})"
+    r"[\w-]*[\"']?\s*[:=](?!=\s*\d)(?!\s*v?\d+(?:\.\d+)+(?![\w-]))\s*[\"']?|authorization:\s*\w+\s+|bearer\s+))(?P<value>[^\s\"',;]{4,})"
     r"|\b(?P<plain>(?:%s)[\w.+/=-]{8,})|(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/@:]+:[^\s/@]+)@"
     % _PREFIXES
 )

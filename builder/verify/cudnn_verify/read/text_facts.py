@@ -104,6 +104,12 @@ _OWN_FRAME = re.compile(
     r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in[ \n]<?\w|\]\(\S+\) in <?\w|\"(?=\n|$)))"
 )
 """A line of a traceback, as Python, IPython and a notebook print it, or cut behind its file."""
+_CUDNN_BUILT = re.compile(r"(?i)\b(?:built|compiled) (?:against|with|for) cuDNN v?(\d+\.\d+(?:\.\d+)*)")
+_CUDNN_PACKAGED = re.compile(r"\blibcudnn\d+(?:-cuda-(\d+))?[ \t=]+(\d+\.\d+\.\d+)")
+"""cuDNN of a distribution's packages, as dpkg lists them."""
+_BUILD_TOLD = re.compile(
+    r"(?i)\b(onnxruntime-gpu|vllm|sgl-kernel|ctranslate2|cupy)\b[^\n.;,]{0,40}?\bcu(1[1-3])\d? (?:build|wheel)"
+)
 _MOST_REQUIREMENTS = 200
 _MONTH = re.compile(r"2\d\.(?:0[1-9]|1[0-2])(?:$|-)")
 """The tag of NVIDIA's images, a year and a month, which is no release of what is inside:
@@ -250,6 +256,9 @@ class TextFacts(object):
         """The package of the last frame of a traceback whose exception is not in the text, "" for another
         one; None if no traceback is cut.
         """
+        told = {row.group(1).lower(): int(row.group(2)) for row in _BUILD_TOLD.finditer(text)}
+        self.builds_told = {canonical(name): major for name, major in told.items()}
+        """{package: the CUDA major version that a text says its wheel is built for}."""
         self.code_apart = bool(_CODE_APART.search(text))
         """Whether an exception tells that a call or a name, and no value, is not as it was written for."""
         self.import_fails = imports_that_fail(text)
@@ -419,6 +428,8 @@ class TextFacts(object):
             self.memory_free, self.memory_total = int(said["free"]), int(said["total"])
 
     def _cudnn(self, text):
+        self.cudnn_built = next((row.group(1) for row in _CUDNN_BUILT.finditer(text)), None)
+        """The cuDNN that a text says something here is built against."""
         for name, version in self.packages.items():
             if re.match(r"nvidia-cudnn-cu\d+$|libcudnn\d|cudnn$", name):
                 self.cudnn_here.add(version)
@@ -428,6 +439,15 @@ class TextFacts(object):
                 as_number = len(version) > 3 and version.isdigit()
                 self.cudnn_here.add(dotted(cudnn_tuple(version)) if as_number else version)
                 self.cuda_majors |= {int(found["cuda"])} if "cuda" in found else set()
+        packaged = [row.groups() for row in _CUDNN_PACKAGED.finditer(text) if row.group(1)]
+        packaged = packaged if self.cudnn_built else []
+        self.cudnn_packaged = (
+            "libcudnn%s-cuda-%s" % (packaged[0][1][:1], packaged[0][0]) if packaged else None
+        )
+        """The distribution's package of the cuDNN that is here, where a text tells of another build."""
+        if packaged:  # what it is built against is not what is here
+            self.cudnn_here = self.cudnn_here - {self.cudnn_built} | {version for _, version in packaged}
+            self.cuda_majors = self.cuda_majors or {int(cuda) for cuda, _ in packaged if cuda}
 
     def _visible(self, text):
         """Whether a variable keeps the cards, or CUDA's part of the driver, away."""
