@@ -288,6 +288,12 @@ def torch_index(variant, pinned=True):
     return ["--extra-index-url" if old else "--index-url", "https://download.pytorch.org/whl/%s" % variant]
 
 
+def index_of(local):
+    """:func:`torch_index` of a local version such as ``cu128``; of ``cpu`` its own index."""
+    cpu = ["--index-url", "https://download.pytorch.org/whl/cpu"]
+    return cpu if local == "cpu" else torch_index(local)
+
+
 def serves(row, capability):
     """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
     wanted = capability[:2]

@@ -74,6 +74,10 @@ def _tensorrt_major(remedies):
 def _cuda_told(remedies):
     """The CUDA major versions that the text is about, without the framework's own where it tells both."""
     named = set(getattr(remedies.here, "cuda_named", None) or ())
+    if getattr(
+        remedies.here, "builds_told", None
+    ):  # beside the build that the text tells of: that of PyTorch
+        named = named or set(numbers(getattr(remedies.here, "built_cuda", None))[:1])
     built = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
     return named - built or named
 
@@ -368,18 +372,6 @@ def _package_built(remedies):
     return asked or getattr(remedies.here, "collected", None)
 
 
-_ASKED_LINE = re.compile(r"\bpip3? install ([^\n&|;`'\"<>$()]{1,120})")
-
-
-def _asked_line(remedies):
-    """What the last line of pip's in a text installs; None without a plain one."""
-    lines = [row.group(1).split() for row in _ASKED_LINE.finditer(text_of(remedies.here))]
-    words = [word for word in (lines or [[]])[-1] if word not in ("--no-build-isolation", "\\")]
-    plain = words and all(re.match(r"[\w./=\[\],:@+-]+$", word) for word in words)
-    named = plain and any(re.match(r"(?:-[er]|\.|[A-Za-z][\w.-]*(?:==\S+)?$)", word) for word in words)
-    return " ".join(words) if named and len(words) < 8 else None
-
-
 _LAST_MINORS = {11: "11.8", 12: "12.9", 13: "13.0"}
 """A minor release of each major version of CUDA whose libraries serve all programs of that major version:
 https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -528,7 +520,6 @@ PACKAGE_FACTS = {
     "instead": lambda r: r.detail.get("instead"),
     "package": _package_built,
     "cudnn-packaged": lambda r: getattr(r.here, "cudnn_packaged", None),
-    "asked-line": _asked_line,
     "image-built": lambda r: bool(getattr(r.here, "dockerfile", False) or "compose" in r.here.places) or None,
     "nvrtc": _nvrtc_wheel,
     "cutlass-told": lambda r: "cutlass" in failing_words(r),

@@ -12,7 +12,7 @@ from shlex import quote
 from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
-from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
+from .framework_builds import FrameworkBuilds, card_within, index_of, serves, torch_index
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
 from .tables import (
@@ -567,10 +567,7 @@ class Remedies(FrameworkBuilds):
         """The torchvision for the PyTorch here, from the same index."""
         release, _, local = (self.version or "").partition("+")
         pair = self.releases.paired("torchvision", release) if self.framework == "torch" else None
-        index = (
-            ["--index-url", "https://download.pytorch.org/whl/cpu"] if local == "cpu" else torch_index(local)
-        )
-        return pair and [pair] + index
+        return pair and [pair] + index_of(local)
 
     def _torch_251(self):
         """PyTorch 2.5.1 in place of 2.5.0."""

@@ -547,6 +547,32 @@ def _wheel_python(remedies):
     return "3.%s" % found.group(1) if other else None
 
 
+_ASKED_LINE = re.compile(r"\bpip3? install ([^\n&|;`'\"<>$()]{1,120})")
+
+
+_PART_FOR_CUDA = re.compile(
+    r"-packages/(([A-Za-z]\w*?)_(?:cuda|gpu|cu1[1-3]))/[\w./+-]+\.so[\w.]*: undefined symbol: (\w+)"
+)
+
+
+def _symbol_siblings(remedies):
+    """A package and its part for CUDA, whose library lacks a function of none of PyTorch's and CUDA's: they
+    are of two builds.
+    """
+    found = _PART_FOR_CUDA.search(text_of(remedies.here))
+    own = found and not re.match(r"_Z\w*(?:2at|3c10|5torch)|cu[A-Z]|cuda|cudnn|nccl|Py", found.group(3))
+    return sorted(canonical(name) for name in found.groups()[:2]) if own else None
+
+
+def _asked_line(remedies):
+    """What the last line of pip's in a text installs; None without a plain one."""
+    lines = [row.group(1).split() for row in _ASKED_LINE.finditer(text_of(remedies.here))]
+    words = [word for word in (lines or [[]])[-1] if word not in ("--no-build-isolation", "\\")]
+    plain = words and all(re.match(r"[\w./=\[\],:@+-]+$", word) for word in words)
+    named = plain and any(re.match(r"(?:-[er]|\.|[A-Za-z][\w.-]*(?:==\S+)?$)", word) for word in words)
+    return " ".join(words) if named and len(words) < 8 else None
+
+
 REQUIREMENT_FACTS = {
     "before-removal": _before_removal,
     "index-of-later-pythons": _index_of_later_pythons,
@@ -571,6 +597,8 @@ REQUIREMENT_FACTS = {
     "asker-named": _asker_named,
     "torch-of-asker": _torch_of_asker,
     "absent-known": lambda r: distribution_of_known(r.detail.get("absent")),
+    "asked-line": _asked_line,
+    "symbol-siblings": _symbol_siblings,
     "package-from-index": lambda r: (
         bool(getattr(r.here, "collected", None) or getattr(r.here, "asked_build", None)) or None
     ),

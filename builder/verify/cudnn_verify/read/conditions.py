@@ -88,15 +88,14 @@ def _driver_past_build(facts, detail):
 
 
 def _driver_new(facts, detail):
-    if toolkit_above_driver(facts, detail):
-        return None  # what is compiled here is of a later CUDA than the driver's
     remedies = Remedies(facts, detail)
     names = {remedies.framework} - {None} or set(facts.printed_by)
     builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]
     rows = builds[0] if len(builds) == 1 else []
     told = remedies.cuda_of_build()[:1]
     majors = set(told or facts.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
-    return remedies.driver_that_serves(max(majors or map(int, read_facts()["cuda"])))
+    newest = max(majors or map(int, read_facts()["cuda"]))
+    return None if toolkit_above_driver(facts, detail) else remedies.driver_that_serves(newest)
 
 
 def _cuda_other(facts, detail):

@@ -251,11 +251,10 @@ def cudnn_below_build(facts, detail):
     built = [row["cudnn"] for row in rows if (row["variant"] == variant if variant else row["default"])]
     jaxlib = re.search(r"\.cudnn(\d)(\d+)$", facts.packages.get("jaxlib") or "")
     built = ["%s.%s" % jaxlib.groups()] if jaxlib else built[:1]
-    told = facts.cudnn_built
-    for version in facts.cudnn_here if told else ():
-        if cudnn_rule(numbers(told)[:2], numbers(version)[:2]) == "cudnn-too-old":
-            detail.update(compiled=told, loaded=version)
-            return "the build is made with cuDNN %s, and %s is here" % (told, version)
+    for version in facts.cudnn_here if facts.cudnn_built else ():
+        if cudnn_rule(numbers(facts.cudnn_built)[:2], numbers(version)[:2]) == "cudnn-too-old":
+            detail.update(compiled=facts.cudnn_built, loaded=version)
+            return "the build is made with cuDNN %s, and %s is here" % (facts.cudnn_built, version)
     for name, version in facts.packages.items() if any(built) else ():
         old = cudnn_rule(numbers(built[0])[:2], numbers(version)[:2]) == "cudnn-too-old"
         if re.match(r"nvidia-cudnn-cu\d+$", name) and old:
@@ -576,6 +575,10 @@ NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
     "raised-out": raised_out,
+    "cuda-works": lambda facts, _: (
+        facts.cuda_works
+        and "CUDA works here: the cards are there, and the host lacks this library of its own"
+    ),
     "works-told": lambda facts, _: (
         works_words(facts) and "it works with %s, as the text says itself" % works_words(facts)
     ),

@@ -108,7 +108,8 @@ _CUDNN_BUILT = re.compile(r"(?i)\b(?:built|compiled) (?:against|with|for) cuDNN 
 _CUDNN_PACKAGED = re.compile(r"\blibcudnn\d+(?:-cuda-(\d+))?[ \t=]+(\d+\.\d+\.\d+)")
 """cuDNN of a distribution's packages, as dpkg lists them."""
 _BUILD_TOLD = re.compile(
-    r"(?i)\b(onnxruntime-gpu|vllm|sgl-kernel|ctranslate2|cupy)\b[^\n.;,]{0,40}?\bcu(1[1-3])\d? (?:build|wheel)"
+    r"(?i)\b(onnxruntime-gpu|vllm|sgl-kernel|ctranslate2|cupy)\b[^\n.;,]{0,40}?"
+    r"\bcu(1[1-3])\d? (?:build|wheel)"
 )
 _MOST_REQUIREMENTS = 200
 _MONTH = re.compile(r"2\d\.(?:0[1-9]|1[0-2])(?:$|-)")
