@@ -12,7 +12,7 @@ from shlex import quote
 from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here
 from .distributions import cudnn_wheels
-from .framework_builds import FrameworkBuilds, card_within, index_of, serves, torch_index
+from .framework_builds import FrameworkBuilds, card_within, index_of, serves
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
 from .tables import (
