@@ -198,6 +198,23 @@ def of_time_told(facts):
     return "%s: what asks was written for a later %s" % (found.written, found.asked)
 
 
+def raised_out(facts):
+    """An exception comes out of a package's own code: its release is in the text, or another one calls it."""
+    package, caller = facts.raised_in or (None, "")
+    release = release_here(facts, package) if package else ""
+    of_other, time = facts.apart or not package, of_time(facts)
+    if (
+        of_other
+        or not (release or caller or facts.code_apart)
+        or facts.value_raised
+        and not (time and time.asks)
+    ):
+        return None
+    told = "the exception comes out of the own code of %s" % " ".join(filter(None, (package, release)))
+    told += ", which %s calls" % caller if caller else ""
+    return "; ".join(filter(None, (told, of_time_told(facts))))
+
+
 def asked_of_time(facts):
     """The requirement on the package that is asked, for a release of the time of what asks it."""
     found = of_time(facts)

@@ -13,9 +13,8 @@ from ..common.asking import apart_told
 from ..common.command_forms import Command
 from ..common.distributions import last_word
 from ..common.framework_builds import card_within, serves
-from ..common.name_changes import release_here
 from ..common.package_facts import all_apart, two_of_a_family
-from ..common.release_days import of_time_told, works_words
+from ..common.release_days import raised_out, works_words
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.toolkit_facts import nvcc_told
@@ -547,17 +546,6 @@ def whole_way(facts, causes):
     return commands + [Command("rtbuild", text, "asks for releases that fit all of these facts at once")]
 
 
-def raised_out(facts, _):
-    """An exception comes out of a package's own code: its release is in the text, or another one calls it."""
-    package, caller = facts.raised_in or (None, "")
-    release = release_here(facts, package) if package else ""
-    if facts.apart or not package or not (release or caller or facts.code_apart):
-        return None
-    told = "the exception comes out of the own code of %s" % " ".join(filter(None, (package, release)))
-    told += ", which %s calls" % caller if caller else ""
-    return "; ".join(filter(None, (told, of_time_told(facts))))
-
-
 def _apart(*kinds):
     """The condition that what one package asks of another and does not find is of one of these kinds."""
 
@@ -574,7 +562,7 @@ def _apart(*kinds):
 NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
-    "raised-out": raised_out,
+    "raised-out": lambda facts, _: raised_out(facts),
     "cuda-works": lambda facts, _: (
         facts.cuda_works
         and "CUDA works here: the cards are there, and the host lacks this library of its own"

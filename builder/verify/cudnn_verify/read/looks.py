@@ -105,7 +105,10 @@ def _look_at_release(package, caller, facts):
     here = release_here(facts, package).partition("+")[0]
     told = "the error comes out of the own code of %s" % " ".join(filter(None, (package, here)))
     told += ", which %s calls" % caller if caller else ""
-    if not here:
+    if facts.value_raised:
+        told += ", which does not find a value: most often one of the program's own data, or of a file that "
+        told += "another release wrote"
+    if not here or facts.value_raised:
         then = " & " if "windows" in facts.places else "; "
         command = "python3 -m pip show %s%spython3 -m pip check" % (
             " ".join(filter(None, (package, caller))),
@@ -113,7 +116,7 @@ def _look_at_release(package, caller, facts):
         )
         return {
             "command": command,
-            "decides": told + ": if it began with a new release of one, the one before",
+            "decides": told + "; if it began with a new release of one, the one before",
         }
     told += ": gone with the release before it, that bound until a later one mends it; not gone, "
     told += "`python3 -m pip install --upgrade %s`" % (caller or package)

@@ -134,6 +134,7 @@ _OF_CODE = re.compile(
 )
 
 
+_OF_VALUE = re.compile(r"(?:Key|Index|NotImplemented)Error$")
 _CODE_APART = re.compile(
     r"(?:Attribute|Name|UnboundLocal)Error\b|unexpected keyword argument|positional arguments? but|"
     r"required (?:positional|keyword-only) argument|multiple values for (?:keyword )?argument"
@@ -262,6 +263,9 @@ class TextFacts(object):
         """{package: the CUDA major version that a text says its wheel is built for}."""
         self.code_apart = bool(_CODE_APART.search(text))
         """Whether an exception tells that a call or a name, and no value, is not as it was written for."""
+        last = (list(_OF_CODE.finditer(text)) or [None])[-1]
+        self.value_raised = bool(last and _OF_VALUE.search(last.group(0)))
+        """Whether the last exception tells that a value is not there, as of a program's own data."""
         self.import_fails = imports_that_fail(text)
         """{module that is not there: the installed package that imports it}."""
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]

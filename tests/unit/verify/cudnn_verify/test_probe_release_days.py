@@ -7,6 +7,7 @@ import pytest
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.release_days import day_of, day_told, first_after, newest_by
+from builder.verify.cudnn_verify.read.reading import redact
 
 
 def _first(text):
@@ -245,3 +246,108 @@ def test_libraries_of_a_toolkit_that_a_text_lists_decide_on_the_cuda():
     )
     document = diagnose_score.answer(text)
     assert (document["cause"], document["decided"]) == ("cuda-major-mixed", True)
+
+
+def test_a_value_that_is_not_found_is_no_release_of_the_package():
+    frame = '  File "/v/site-packages/datasets/arrow_dataset.py", line 10, in __getitem__\n'
+    document = diagnose_score.answer(frame + "KeyError: 'text'\ndatasets 3.2.0")
+    assert not document["causes"]
+    assert document["look"]["command"] == "python3 -m pip show datasets; python3 -m pip check"
+
+
+def test_the_cudnn_that_a_build_is_told_to_be_made_with_is_not_the_one_that_is_here():
+    text = (
+        "torch.backends.cudnn.version() raises RuntimeError (version incompatibility)\n"
+        "torch 2.13.0a0+nv26.6, built against cuDNN 9.23.0\n"
+        "dpkg -l: libcudnn9-cuda-13 9.21.1.3-1, libcudnn9-dev-cuda-13 9.21.1.3-1"
+    )
+    cause, commands, because, _ = _first(text)
+    assert cause == "cudnn-too-old"
+    assert because == ["the build is made with cuDNN 9.23.0, and 9.21.1 is here"]
+    assert commands[0].endswith("apt-get install -y libcudnn9-cuda-13")
+
+
+def test_a_wheel_whose_cuda_the_text_tells_is_compared_with_pytorchs():
+    text = (
+        ">>> torch.version.cuda\n'13.0'\nonnxruntime-gpu is the PyPI wheel (cu12 build)\n"
+        "ort providers of the session: ['CPUExecutionProvider']"
+    )
+    cause, commands, _, _ = _first(text)
+    assert (cause, commands) == ("cuda-major-mixed", ['pip install "onnxruntime-gpu[cuda,cudnn]>=1.27"'])
+
+
+_BUILT = (
+    "Getting requirements to build wheel: finished with status 'error'\n"
+    "ModuleNotFoundError: No module named 'pkg_resources'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        (_BUILT + "Windows 11, Python 3.12.10", ["(echo setuptools^<82)> build-constraints.txt&& set PIP_C"]),
+        (
+            "docker compose up\n" + _BUILT,
+            ['RUN echo "setuptools<82" >', "ENV PIP_CONSTRAINT="],
+        ),
+        (_BUILT, ['echo "setuptools<82" > build-constraints.txt && export']),
+        (
+            "the build of whisper==20240930 crashes:\nModuleNotFoundError: No module named 'pkg_resources'",
+            ['echo "setuptools<82" > build-constraints.txt && export'],
+        ),
+    ],
+)
+def test_a_bound_on_a_build_is_in_the_form_of_its_place(text, starts):
+    commands = _first(text)[1]
+    assert [command[: len(start)] for command, start in zip(commands, starts, strict=True)] == starts
+
+
+def test_the_line_that_was_asked_for_is_asked_again_without_isolation():
+    text = (
+        "pip install -e .\nGetting requirements to build editable: finished with status 'error'\n"
+        "ModuleNotFoundError: No module named 'torch'"
+    )
+    cause, commands, _, _ = _first(text)
+    assert (cause, commands[0]) == ("build-isolation", "pip install --no-build-isolation -e .")
+
+
+def test_a_companion_of_the_build_for_the_cpu_is_of_its_index():
+    # https://github.com/rhel-lightspeed/docs2db/pull/4
+    text = "RuntimeError: operator torchvision::nms does not exist\ntorch 2.8.0+cpu\ntorchvision 0.23.0"
+    cause, commands, _, _ = _first(text)
+    assert cause == "extension-mismatch"
+    assert commands[0].endswith("torchvision==0.23.0 --index-url https://download.pytorch.org/whl/cpu")
+
+
+def test_two_parts_of_one_package_are_taken_anew_together():
+    text = "OSError: /v/site-packages/pysiglib_cuda/libcusig.so: undefined symbol: _Z15transform_path_IfEv"
+    cause, commands, _, _ = _first(text)
+    assert cause == "extension-mismatch"
+    assert commands[0].endswith("--no-deps pysiglib pysiglib-cuda")
+
+
+def test_a_library_of_the_host_is_missing_where_cuda_works():
+    text = (
+        "ImportError: libnvdla_compiler.so: cannot open shared object file\nOrin NX, docker runtime nvidia\n"
+        "torch.cuda.is_available() -> True"
+    )
+    cause, commands, _, _ = _first(text)
+    assert cause == "system-library-missing"
+    assert commands[0].endswith("nvidia-l4t-dla-compiler")
+    assert _first(text.replace("True", "False"))[0] == "container-no-gpu"
+
+
+def test_a_toolkit_above_the_driver_speaks_for_the_driver_being_old():
+    text = (
+        "nvcc 13.3, driver 580.159.03\n"
+        "CUDA error: the provided PTX was compiled with an unsupported toolchain."
+    )
+    _, _, because, _ = _first(text)
+    assert not any("speaks against" in reason for reason in because)
+
+
+def test_a_release_is_no_secret():
+    text = "ImportError: tokenizers>=0.22.0,<=0.23.0 is required, but found tokenizers==0.23.1."
+    assert redact(text) == text
+    assert redact("hf_token=abcdefgh") == "hf_token=[redacted]"
+    assert redact("api_key: 12345678") == "api_key: [redacted]"
