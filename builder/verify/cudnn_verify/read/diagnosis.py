@@ -34,6 +34,8 @@ _STRENGTHS = {
     "proves": PROVES,
     **dict.fromkeys(("class", "facts", "apart", "fits"), FITS),
 }
+_OF_THE_IMAGE = "no driver in the image"
+"""What a signature wants where a cause of the machine's is the image's for once."""
 _INSTALLERS = ("pip", "conda", "apt", "winget")
 """Where commands change what is installed. For a cause that a class of messages has in the second place the
 look decides first.
@@ -532,6 +534,7 @@ def _row(cause, finding, facts):
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
+        **({"verdict": VERDICT_OF_SIDE["image"]} if signature.wants == _OF_THE_IMAGE else {}),
     )
 
 

@@ -562,6 +562,9 @@ def _apart(*kinds):
 NEWER_BRANCH = "a branch that knows the card"
 """What a signature wants whose driver is older than the card."""
 FACT_FAULTS = {
+    "driver-in-image": lambda facts, _: (
+        facts.driver_in_image and "the text names files of the driver that the image installs"
+    ),
     "raised-out": lambda facts, _: raised_out(facts),
     "cuda-works": lambda facts, _: (
         facts.cuda_works

@@ -337,6 +337,18 @@ def test_a_library_of_the_host_is_missing_where_cuda_works():
     assert _first(text.replace("True", "False"))[0] == "container-no-gpu"
 
 
+def test_files_of_the_driver_that_an_image_installs_are_the_images_fault():
+    text = (
+        "image from a Dockerfile with nvidia-utils-580-server=580.126.20-0ubuntu0.24.04.1\n"
+        "Failed to initialize NVML: Driver/library version mismatch\nKernel Module  595.58.03"
+    )
+    row = diagnose_score.answer(text)["causes"][0]
+    assert (row["cause"], row["verdict"]) == ("driver-library-mismatch", "broken")
+    assert row["commands"][0]["text"].startswith("RUN apt-get purge -y 'nvidia-utils-*'")
+    plain = diagnose_score.answer(text.partition("\n")[2])["causes"][0]
+    assert (plain["cause"], plain["verdict"]) == ("driver-library-mismatch", "host")
+
+
 def test_a_toolkit_above_the_driver_speaks_for_the_driver_being_old():
     text = (
         "nvcc 13.3, driver 580.159.03\n"
