@@ -81,7 +81,7 @@ _CHECKOUT = re.compile(
 )
 _NAMED_FILE = re.compile(r"(?<![\w/.-])([a-z]\w+)/[\w/]{1,120}\.py\b")
 """A file of a package that somebody names by its path within it."""
-_SOURCES = re.compile(r"/(?:src|python)/([A-Za-z]\w+)/")
+_SOURCE_FOLDER = re.compile(r"/(?:src|python)/([A-Za-z]\w+)/")
 _CUT_PATH = re.compile(r"(?:/?\.{3}/|\u2026/|python/)?([A-Za-z_]\w*)/([A-Za-z_]\w*)?")
 _COMPILED_PART = re.compile(r"_C\w*$|_?ext$|\w*_(?:cuda|C|ext|ops|kernels?|cpp)$|_\w*lib$|_ops$|_kernels?$")
 _TORCH_SYMBOL = re.compile(r"_Z\w*?(?:2at|3c10|5torch)\d?|(?:aoti_)?torch_|THP[A-Z]|c10_|(?:c10|at|torch)::")
@@ -139,7 +139,7 @@ def package_of_path(path):
     found = _CHECKOUT.search(path)
     if found:
         return distribution_named(next(filter(None, found.groups()))), None
-    found = _SOURCES.search(path)
+    found = _SOURCE_FOLDER.search(path)
     if found and is_known_module(found.group(1)):
         return distribution_named(found.group(1)), None
     if re.match(

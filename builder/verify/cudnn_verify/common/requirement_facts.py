@@ -143,7 +143,7 @@ def _asked_of_source(remedies):
     return apart.asked if sources and not release_here(remedies.here, apart.asker) else None
 
 
-def _is_named(name):
+def _is_package(name):
     return is_known_module(name) or bool(release_rows(name))
 
 
@@ -151,7 +151,7 @@ def _trace_both(remedies):
     """The last two packages of a traceback that pip may change alone; None where one is a framework's."""
     roots = getattr(getattr(remedies.here, "trace", None), "roots", ())
     names = [distribution_named(root) for root in roots if root]
-    last = [name for index, name in enumerate(names) if name not in names[:index] and _is_named(name)]
+    last = [name for index, name in enumerate(names) if name not in names[:index] and _is_package(name)]
     last = [name for name in last if may_move(name)][:2]
     return sorted(last) if len(last) == 2 else None
 
