@@ -154,7 +154,7 @@ def of_time(facts):
 
 _WORKS = re.compile(
     r"(?i)(?<![\w./-])(?P<name>[a-z][\w-]*\w)(?:[ \t]{1,3}|[ \t]?===?[ \t]?|[ \t]to[ \t]|[ \t]?: ?)v?"
-    r"(?P<release>\d+(?:\.\d+)*(?:\.x)?)(?![\w.]*[+\w])[^\n;]{0,80}?"
+    r"(?P<release>\d+(?:\.\d+)*(?:\.x)?)(?![\w.]*[+\w])(?:(?![.!?]\s)[^\n;]){0,80}?"
     r"\b(?:works?|worked|is fine|are fine|was fine|succeeds?|fixe[sd] it|solve[sd] it|"
     r"no (?:such )?(?:error|problem|issue)s?)\b"
     r"(?! (?:in|on|with|for|only)\b)"
