@@ -144,11 +144,13 @@ def of_features(best: Proposal, demand: Demand) -> Iterator[str]:
                 yield f"{parsed.name} on {card.name} ({card.capability}) is without {', '.join(lacks)}"
 
 
-def of_newer_driver(last: Sequence[LastRelease], demand: Demand) -> Iterator[str]:
-    """How to install the driver that the release after the newest one asks for, if that is all it takes."""
+def of_newer_driver(best: Proposal, last: Sequence[LastRelease], demand: Demand) -> Iterator[str]:
+    """How to install the driver that the release after the newest one asks for, if the first proposal does
+    without one only by ``cuda-compat``. Where the driver serves it, nobody asked for another.
+    """
     dropped = [one.anywhere.dropped for one in last if one.anywhere.dropped is not None]
     needs = [text for one in dropped if (text := driver_of(one)) is not None]
-    if needs and demand.driver is not None:
+    if needs and demand.driver is not None and by_compat(best.findings) is not None:
         yield from of_driver(demand.gpus, min(needs, key=key), modules=demand.kernel_modules)
 
 

@@ -231,7 +231,7 @@ def propose(
             if machine_given
         ]
         said += notes_on(standing, demand, asked, by_hand)
-        said += noted_as("driver", of_newer_driver(last, demand))
+        said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,

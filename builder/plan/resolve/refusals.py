@@ -279,9 +279,12 @@ def _with_other_driver(found: Search, demand: Demand, first: First) -> list[WayO
     judged = (check(cell, driver=given, only=OF_MACHINE, suggest=False) for cell in found.refused)
     about = [one for findings in judged for one in findings if not one.outcome.is_possible]
     numbers = {text for one in about if (text := driver_of(one)) is not None}
-    numbers |= {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
+    listed = {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
+    numbers |= listed
     newer = sorted((text for text in numbers if key(text) > key(given)), key=key)
-    older, cards = numbers - {*newer}, " and ".join(demand.gpus)
+    least = max({*newer} & listed, key=key, default=given)  # who installs one takes one that lists the cards
+    newer = [text for text in newer if key(text) >= key(least)]
+    older, cards = {text for text in numbers if key(text) <= key(given)}, " and ".join(demand.gpus)
     last = {max((b for b in load().branches if key(b) < key(end)), key=key, default="") for end in older}
     for number in sorted(last - {""}, key=key, reverse=True):
         if (proposal := first(replace(demand, driver=number), {})) is not None:

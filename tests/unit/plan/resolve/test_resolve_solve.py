@@ -531,7 +531,6 @@ def test_a_framework_s_import_is_that_of_its_package_whatever_it_is_called() -> 
     ("card", "driver", "other", "framework"),
     [
         ("GTX1060", "595.71", "580", "torch==2.14.1+cu126"),  # the last branch that serves Pascal
-        ("RTX5060", "570.86", "570.158.01", "torch==2.11.0+cu128"),  # the first that lists it
         ("RTX5060", "535", "570.158.01", "torch==2.11.0+cu128"),
     ],
 )
@@ -557,7 +556,8 @@ def test_who_has_a_driver_that_is_too_old_gets_the_commands_of_their_system() ->
     said = nothing(demand, search(demand), None)
     assert [way["driver"] for way in said.instead] == ["580.65.06", "410"]
     for system in ("Ubuntu 22.04, 24.04", "Debian 12, 13", "RHEL", "Fedora"):
-        assert f"  driver 580.65.06 or newer on {system}" in said.message
+        line = next(line for line in said.message.splitlines() if f"580.65.06 or newer on {system}" in line)
+        assert ("which was not read" in line) is (system[:6] != "Ubuntu")
     assert "sudo ubuntu-drivers install nvidia:580 && sudo reboot" in said.message
     windows = nothing(replace(demand, kernel_modules=False), search(demand), None).message
     assert "  a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
