@@ -663,8 +663,8 @@ def _told(wanted: Requirement, message: str) -> Requirement:
 
 
 def _source(wanted: Requirement, target: Target, index: Index) -> tuple[Sdist, SdistContents] | None:
-    """The archive that a lock would build, read; None if there is none, a wheel would be taken, or the archive
-    has no code: the placeholder of a name is nothing that anybody asks for.
+    """The archive that a lock would build, read; None if there is none, a wheel would be taken, or the
+    archive has no code: the placeholder of a name is nothing that anybody asks for.
     """
     try:
         sdist = choose_sdist(wanted, index.offers(wanted.name), target)

@@ -458,8 +458,8 @@ def _of_egg_info(parts: Sequence[str]) -> bool:
 
 
 def _modules(others: Sequence[str], texts: Mapping[str, str]) -> list[str]:
-    """The files of an archive that would be installed: those beside setup.py, which it imports itself, only if
-    they are named among the modules of the package, or no list of these is there.
+    """The files of an archive that would be installed: those beside setup.py, which it imports itself, only
+    if they are named among the modules of the package, or no list of these is there.
     """
     lists = [text for name, text in texts.items() if name.endswith(".egg-info/top_level.txt")]
     named = {line.strip() for text in lists for line in text.splitlines() if line.strip()}

@@ -13,6 +13,7 @@ from ..common.distributions import apart_told, last_word
 from ..common.name_changes import plain_release, release_here
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
+from ..common.shared_environment import OF_BOTH
 from ..common.tables import read_patterns, told_names
 from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
@@ -514,14 +515,14 @@ def _row(cause, finding, facts):
         commands = [command for command in commands if command.where not in _INSTALLERS]
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
-    pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
+    pair = next((command for command in commands if (command.note or "").endswith(OF_BOTH)), None)
     # what asks for two or a later one, or mends the loader's path alone, is no matter of an image of the one
     alone = pair or commands and _NOT_THE_ONE.match(commands[0].text)
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
-    words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (
-        [] if commands or silent else _no_command(cause, finding, facts, sure)
-    )
+    words = [] if pair and cause != "toolkit-library-missing" else [remedies.words(cause, commands)]
+    words += [_NOT_TOGETHER] * (pair is not None)
+    words += [] if commands or silent else _no_command(cause, finding, facts, sure)
     return dict(
         _bare_row(
             cause,
@@ -536,7 +537,15 @@ def _row(cause, finding, facts):
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
+        **(_OF_THE_IMAGE if remedies.known("image-of-major") and cause == "driver-too-old" else {}),
     )
+
+
+_OF_THE_IMAGE = {
+    "title": "The image demands a newer CUDA of the driver than the driver has to have",
+    "verdict": VERDICT_OF_SIDE["image"],
+}
+"""Of a driver that serves all of the CUDA major version which an image is for."""
 
 
 def _no_command(cause, finding, facts, sure):

@@ -292,6 +292,6 @@ def test_an_archive_whose_build_downloads_the_wheel_is_no_source(tmp_path: Path)
     files = {"pyproject.toml": project % "https://wheels.example/"}
     path = archive(tmp_path, "one-1", INFO | files)
     assert sdist_contents(path).elsewhere == "https://wheels.example/"
+    said = "Because one==1 has no usable wheels and you require one, nothing can be done."
     with pytest.raises(NoSolutionError):
-        said = "Because one==1 has no usable wheels and you require one, nothing can be done."
         with_sources(cell("one"), ["one"], TARGET, SourcesOnly(path), solver(said))
