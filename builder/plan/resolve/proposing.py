@@ -18,7 +18,7 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.versions import contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, platform_of
 from builder.plan.facts.tables import NameRow, load
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
@@ -516,7 +516,7 @@ def _without_driver(
     demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None
 ) -> Proposal | None:
     """The best proposal with all that is asked for, with another driver; None if there is none."""
-    if demand.driver is None:
+    if demand.driver is None or isinstance(demand.driver, MachineDrivers):
         return None
     try:
         return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0][0]

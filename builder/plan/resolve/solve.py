@@ -40,6 +40,7 @@ from builder.plan.facts.rules import (
     Choice,
     Combination,
     Finding,
+    MachineDrivers,
     Outcome,
     asked_once,
     check,
@@ -121,7 +122,7 @@ class Demand:
                 f"--gpu {to_type(gpu)}",
                 replace(self, gpus=tuple(other for other in self.gpus if other != gpu)),
             )
-        if self.driver is not None:
+        if self.driver is not None and not isinstance(self.driver, MachineDrivers):
             yield f"--driver {self.driver}", replace(self, driver=None)
         if self.platform is not None:
             yield f"--platform {self.platform}", replace(self, platform=None)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         of_generations as of_generations,
     )
     from .finding import Finding as Finding, Outcome as Outcome
+    from .machines import MachineDrivers as MachineDrivers, machines_told as machines_told
     from .packages import bad_pairs as bad_pairs, kept_from_bad as kept_from_bad
 else:
     from builder.core import faces

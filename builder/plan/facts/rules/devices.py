@@ -19,7 +19,8 @@ from builder.plan.facts.rules.finding import (
     unknown,
     warns,
 )
-from builder.plan.facts.rules.image_contents import Stack, asked_names
+from builder.plan.facts.rules.image_contents import Stack, asked_names, given_driver
+from builder.plan.facts.rules.machines import MachineDrivers, drivers_of
 from builder.plan.facts.tables import (
     CudnnRow,
     GpuRow,
@@ -232,7 +233,8 @@ def gpus(stack: Stack) -> Iterator[Finding]:
                 Value(f"platform of {row.name}", row.platform, row.sources[-1]),
                 Value("platform", stack.cell.platform, CELL),
             )
-        yield from _served(stack, row)
+        for given in map(given_driver, drivers_of(stack.machines, row.name) if stack.machines else ()):
+            yield from _served(row, given)
         yield from _toolkit(stack, row)
         yield from _cudnn(stack, row)
         for framework in stack.frameworks:
@@ -243,12 +245,9 @@ def _capability(row: GpuRow) -> Value:
     return Value(f"compute capability of {row.name}", row.capability, row.source)
 
 
-def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+def _served(gpu: GpuRow, given: Value) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
     row = next((row for row in load().architectures if gpu.capability in row.capabilities), None)
-    given = stack.driver
-    if given is None:
-        return
     if row is None:
         text = f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so"
         yield unknown(text, given, _capability(gpu))
@@ -370,7 +369,8 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     only = f"{framework.label} has only PTX for {gpu.name}"
     compat = compat_driver(stack)
     served = _is_forward(gpu) if compat is not None else False
-    there = compat if served else stack.driver
+    oldest = drivers_of(stack.machines, gpu.name)[0] if stack.machines else None
+    there = compat if served else given_driver(oldest) if oldest is not None else None
     outcome = Outcome.POSSIBLE if there is None or own is None else _against(there.text, own.text)
     if served is None and outcome is Outcome.IMPOSSIBLE:
         outcome = Outcome.UNKNOWN
@@ -470,13 +470,14 @@ def _kernel_modules(named: Mapping[str, str], driver_: str | None) -> Iterator[s
             f"{_with_and(young)}: the driver's open kernel modules alone serve it, on Ubuntu "
             f"nvidia-driver-{major(since)}-open [{source}]"
         )
-    if young and old:
+    apart = isinstance(driver_, MachineDrivers)
+    if young and old and not apart:
         yield (
             f"{_with_and(old)} beside {_with_and(young)} in one computer: one driver serves not both, for "
             "the open kernel modules serve Turing and newer, and the proprietary ones nothing from Blackwell "
             f"on [{source}]"
         )
-    elif old and driver_ is not None and at_least(driver_, _OPEN_BY_DEFAULT):
+    elif old and not young and driver_ is not None and at_least(driver_, _OPEN_BY_DEFAULT):
         yield (
             f"{_with_and(old)}: the driver's proprietary kernel modules alone serve it; from "
             f"{_OPEN_BY_DEFAULT} on the installer takes the open ones unless told: on Ubuntu "

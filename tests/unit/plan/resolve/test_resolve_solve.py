@@ -14,6 +14,7 @@ from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.devices import of_generations
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.rules.machines import MachineDrivers
 from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
@@ -743,3 +744,32 @@ def test_what_a_package_does_on_newer_cards_alone_is_said() -> None:
     assert "vllm on V100 (7.0) is without AWQ (from 7.5 on)" in said
     assert "FP8 (W8A8) (from 8.9 on)" in said
     assert not list(notes.of_features(best, replace(demand, gpus=("H100",))))
+
+
+MACHINES = (("RTX3090", "535.183.01"), ("GTX1080-Ti", "535.183.01"), ("RTX5090", "575.64.03"))
+
+
+def test_each_card_is_asked_for_with_the_driver_of_its_own_machine() -> None:
+    """The driver of one machine is no reason against the card of another one."""
+    pair = MachineDrivers(one for one in MACHINES if one[0] != "GTX1080-Ti")
+    found = search(demanded("torch", gpus=("RTX3090", "RTX5090"), driver=pair)).possible[0]
+    assert found.cell.frameworks[0].endswith("+cu128")
+    assert not search(demanded("torch", gpus=("RTX3090", "RTX5090"), driver="535.183.01")).possible
+
+
+def test_machines_that_no_build_serves_together_get_builds_of_one_release() -> None:
+    demand = demanded("torch", gpus=tuple(card for card, _ in MACHINES), driver=MachineDrivers(MACHINES))
+    said = nothing(demand, search(demand), None)
+    assert [way["cards"] for way in said.instead] == [["RTX3090", "GTX1080-Ti"], ["RTX5090"]]
+    assert [way["cell"]["frameworks"] for way in said.instead] == [
+        ["torch==2.11.0+cu126"],
+        ["torch==2.11.0+cu128"],
+    ]
+    assert "in one computer" not in said.message
+
+
+def test_of_two_machines_with_one_card_each_driver_counts() -> None:
+    drivers = MachineDrivers([("GTX1080", "535.183.01"), ("GTX1080", "595.71")])
+    assert not search(demanded("torch", gpus=("GTX1080",), driver=drivers)).possible
+    assert str(drivers) == "535.183.01"
+    assert drivers != "535.183.01"
