@@ -31,7 +31,7 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Finding, Outcome, asked_once, check, kept_from_bad
+from builder.plan.facts.rules import Finding, Outcome, asked_once, by_compat, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
@@ -160,6 +160,15 @@ class _Sources:
 
 
 def _nearest(demand: Demand, asked: _Sources, only: _Suits = lambda _: True) -> NearestDemand | None:
+    """The nearest way; one that the driver serves itself, if there is one, before one by ``cuda-compat``."""
+    if demand.driver is not None:
+        served = _nearest_of(demand, asked, lambda one: only(one) and by_compat(one.findings) is None)
+        if served is not None:
+            return served
+    return _nearest_of(demand, asked, only)
+
+
+def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand | None:
     single, dropped = _one_of_each(demand)
     ways, why = list[NearestDemand](), ""
     for suits in (only, lambda one: only(one) and _compiles(one)):
