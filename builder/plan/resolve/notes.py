@@ -30,6 +30,7 @@ from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, 
 from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
 from builder.plan.resolve.substitutes import Substitution
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
@@ -96,6 +97,7 @@ def notes_on(
     yield from noted_as("compile", of_sources(asked, best, demand))
     yield from noted_as("glibc", of_glibc(best, demand))
     yield from noted_as("image", official_images(best.cell) if best.cell.cuda.provider != "none" else ())
+    yield from noted_as("image", of_servers(demand))
 
 
 def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:

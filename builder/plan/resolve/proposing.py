@@ -46,6 +46,7 @@ from builder.plan.resolve.refusals import (
 )
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -667,6 +668,9 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
     there = common(wheel_pythons(demand.companions, index, demand.built_for)) or every_python()
     pythons = [python for python in every_python() if python in there and demand.takes_python(python)]
     pythons.sort(key=lambda python: python != _USUAL_PYTHON)
+    if servers := [*of_servers(demand)]:
+        hint = f"its binding beside a framework: {_with_torch(demand)}"
+        raise NotKnownError("\n  ".join(servers), reasons=servers, hint=hint)
     problems = []
     for python in pythons[:_PYTHONS] or [_USUAL_PYTHON]:
         try:

@@ -224,6 +224,18 @@ class ElsewhereRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServerRow(Row):
+    """A server that its maker publishes as an image, by the name of its package."""
+
+    name: str
+    title: str
+    image: str
+    page: str
+    """Where the maker lists the drivers that its releases ask for."""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ElsewhereSystemRow(Row):
     """The builds of a framework for a system, ``windows``, ``macos`` or ``linux``, with CUDA and without."""
 
@@ -519,6 +531,12 @@ class Facts:
         """
         suite = system.suite if system is not None else None
         return frozenset(self._of_debian["bare"].get(suite, "").split())
+
+    @functools.cached_property
+    def servers(self) -> Mapping[str, ServerRow]:
+        """Servers that are images, by the name of their package."""
+        rows = TableFile(self.folder / "elsewhere.toml").rows(ServerRow, "servers")
+        return {row.name: row for row in rows}
 
     @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:

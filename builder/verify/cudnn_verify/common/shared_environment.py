@@ -159,7 +159,22 @@ def folders_left_out(remedies):
     return " and ".join(folder for folder in folders if _TOOLKIT_FOLDER.search(folder)) or None
 
 
+def _older_tensorflow(remedies):
+    """A release of TensorFlow that takes CUDA and cuDNN from outside of pip, beside a PyTorch with both."""
+    outside = [row for row in remedies.rows if row["brings"] == "outside"]
+    if remedies.framework != "tensorflow" or not outside or "torch" not in remedies.here.packages:
+        return None
+    return remedies.version.partition("+")[0]
+
+
+def _torch_pinned(remedies):
+    release = remedies.here.packages.get("torch", "").partition("+")[0]
+    return "torch==" + release + _machine(remedies.here) if release else None
+
+
 ENVIRONMENT_FACTS = {
+    "of-older-tensorflow": _older_tensorflow,
+    "torch-pinned": _torch_pinned,
     "question": question,
     "driver-fixed": lambda r: getattr(r.here, "driver_fixed", False),
     "path-without-toolkits": path_without_toolkits,

@@ -21,6 +21,7 @@ from builder.plan.matrix import load
 from builder.plan.resolve import notes, solve
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.refusals import nothing
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -773,3 +774,17 @@ def test_of_two_machines_with_one_card_each_driver_counts() -> None:
     assert not search(demanded("torch", gpus=("GTX1080",), driver=drivers)).possible
     assert str(drivers) == "535.183.01"
     assert drivers != "535.183.01"
+
+
+def test_a_server_that_is_an_image_is_told_with_what_the_machine_serves() -> None:
+    """https://docs.nvidia.com/deeplearning/triton-inference-server/release-notes/rel-24-04.html"""
+    asked = demanded("tritonserver", gpus=("T4",), driver="525.125.06")
+    image, machine, page = of_servers(asked)
+    assert "nvcr.io/nvidia/tritonserver:YY.MM-py3" in image
+    assert machine.startswith("driver 525.125.06 serves all of CUDA 12 on T4")
+    assert "525 is none of them" in machine
+    assert "release-notes" in page
+    consumer = [*of_servers(demanded("tritonserver", gpus=("RTX3090",), driver="580.65.06"))][1]
+    assert consumer.startswith("driver 580.65.06 serves all of CUDA 13 on RTX3090")
+    assert "cuda-compat" not in consumer
+    assert not [*of_servers(demanded("torch", "numpy"))]

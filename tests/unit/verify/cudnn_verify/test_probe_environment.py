@@ -125,3 +125,19 @@ def test_an_image_that_demands_more_than_it_needs_is_no_fault_of_the_driver():
     assert older["title"] == "The driver is too old for this CUDA"
     assert "came with CUDA 12.4" in older["because"][0]
     assert "serves all" not in older["because"][0]
+
+
+OLDER = (
+    "tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library "
+    "'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file\n"
+    "Cannot dlopen some GPU libraries.\ntensorflow 2.9.1\ntorch 2.3.1\nnvidia-cudnn-cu12 8.9.2.26\n"
+    "Tesla V100-SXM2-16GB, driver version: 535.104.05\n"
+)
+
+
+def test_a_framework_of_an_older_cuda_is_not_mended_by_another_pytorch():
+    """TensorFlow 2.9 takes CUDA 11 from outside of pip; PyTorch's wheels do not give it theirs."""
+    commands = [row["text"] for row in _commands(OLDER)]
+    assert commands[0] == "rtbuild up tensorflow==2.9.1"
+    assert commands[1].startswith("rtbuild resolve tensorflow torch==2.3.1 --gpu ")
+    assert not any("force-reinstall" in text for text in commands)
