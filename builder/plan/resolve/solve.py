@@ -205,8 +205,9 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
     """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
     found: dict[str, None] = {}
     for wish in wishes:
-        variants = {row.variant for row in load().frameworks["cupy"].rows} if wish.name == "cupy" else ()
-        found |= dict.fromkeys([f"cupy-{variant}" for variant in sorted(variants)] or [wish.name])
+        table = load().frameworks.get(wish.name)
+        own = {row.distribution for row in table.rows} if table is not None and table.named_by_cuda else ()
+        found |= dict.fromkeys(sorted(own) or [wish.name])
     return list(found)
 
 

@@ -72,9 +72,9 @@ def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = 
     # newest first, and of one release the variant that the default index has
     exact = pinned(asked)
     for row in _newest_first(table) if exact is None else table.of(exact):
-        if distribution not in {"cupy", row.distribution}:
+        if distribution != row.distribution and not (table.named_by_cuda and distribution == table.name):
             continue
-        offered = (available or {}).get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
+        offered = (available or {}).get(row.distribution if table.named_by_cuda else distribution, ())
         if "+" in str(asked.specifier) and not any("+" in version for version in offered):
             offered = ()  # asked for by its variant: what the default index has is no answer
         version = _version(row, asked.specifier, offered)
@@ -144,8 +144,8 @@ def _ways(
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
     elif load().stands_alone(name):
         yield Choice(text=f"{name}=={version}", row=row, brings=True)
-    elif table.name == "cupy":
-        yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
+    elif table.named_by_cuda:
+        yield Choice(text=f"{row.distribution}=={version}", row=row, brings=False)
     else:
         bringing = ",".join(sorted({*row.extras, *map(canonical, parsed.extras)} - {""}))
         if row.brings == "extra":

@@ -616,9 +616,16 @@ class Facts:
 
     def table_name(self, distribution: str) -> str:
         """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
-        if re.fullmatch(r"cupy-cuda\d+x?", distribution):
-            return "cupy"
-        return "tensorflow" if distribution == "tensorflow-gpu" else distribution
+        if (known := self._tables_by_distribution.get(distribution)) is not None:
+            return known
+        heads = (name for name, table in self.frameworks.items() if table.named_by_cuda)
+        return next((name for name in heads if distribution.startswith(f"{name}-cuda")), distribution)
+
+    @functools.cached_property
+    def _tables_by_distribution(self) -> Mapping[str, str]:
+        """The framework of each distribution on record."""
+        tables = self.frameworks.items()
+        return {row.distribution: name for name, table in tables for row in table.rows}
 
     def is_framework(self, distribution: str) -> bool:
         """Whether there is a table of frameworks that has it, under whichever spelling."""
