@@ -25,6 +25,7 @@ from builder.plan.facts.rules import (
     driver_of,
     of_driver,
     of_generations,
+    of_older_driver,
 )
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
@@ -93,6 +94,9 @@ def notes_on(
     yield from noted_as("index", of_indexes(asked.places, best, demand))
     yield from noted_as("elsewhere", newer_elsewhere(demand))
     yield from noted_as("card", of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules))
+    own_code = any(canonical(wish.name) in load().packages for wish in demand.companions)
+    if own_code and demand.driver is not None and (cuda := cuda_of(best.cell)) is not None:
+        yield from noted_as("driver", of_older_driver(cuda, demand.gpus, str(demand.driver)))
     yield from noted_as("feature", of_features(best, demand))
     yield from noted_as("compile", of_sources(asked, best, demand))
     yield from noted_as("glibc", of_glibc(best, demand))

@@ -49,6 +49,7 @@ from builder.plan.facts.rules import (
     kept_from_bad,
     left_to_lock,
     platform_of,
+    why_cudnn,
 )
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
@@ -403,6 +404,8 @@ def judged(
 def _why_added(combination: Combination, cell: Cell, demand: Demand) -> Iterator[str]:
     """Why bounds of the frameworks' own rows are in the cell, which their metadata lacks."""
     asked = {str(wish) for wish in demand.companions}
+    caps = (text for text in cell.pip if text.startswith("nvidia-cudnn-cu") and text not in asked)
+    yield from filter(None, (why_cudnn(text, cell.gpus) for text in caps if "<=" in text))
     for row in (choice.row for choice in combination):
         title = f"{load().table(row.distribution).title} {row.version}"
         if row.numpy_abi == "1" and "numpy<2" in cell.pip and "numpy<2" not in asked:

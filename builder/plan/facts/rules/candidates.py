@@ -385,3 +385,19 @@ def _wheel(family: str, row: FrameworkRow) -> str | None:
 def same_major(versions: Iterable[str], need: str) -> list[str]:
     """Versions of the major, whose minor is not older."""
     return [v for v in versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))]
+
+
+def why_cudnn(bound: str, gpus: Sequence[str]) -> str | None:
+    """The card that newer releases than a bound of :func:`cudnn_bound` serve no more; None if it is for what
+    a framework was compiled with.
+    """
+    last = bound.partition("<=")[2]
+    for row in load().cudnn:
+        for card in filter(None, map(card_of, gpus)):
+            begins = min((clause.version for clause in row.versions), key=key)
+            if not at_least(last, begins) and not at_least(card.capability, row.capability_min):
+                return (
+                    f"{bound}: cuDNN from {begins} on serves compute capability {row.capability_min} and "
+                    f"newer, and {card.name} has {card.capability}"
+                )
+    return None

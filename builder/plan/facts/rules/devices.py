@@ -442,6 +442,24 @@ def of_driver(gpus: Sequence[str], least: str, *, modules: bool = True) -> Itera
         yield f"driver {least} or newer on {system}: `{command}`"
 
 
+def of_older_driver(cuda: str, gpus: Sequence[str], driver_: str) -> Iterator[str]:
+    """What a driver does not do that runs a newer CUDA of its major version by NVIDIA's minor-version
+    compatibility: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    own = load().own_drivers.get(short(cuda, 2))
+    if own is None or _against(driver_, own.driver) is not Outcome.IMPOSSIBLE:
+        return
+    told = (
+        f"driver {driver_} is older than CUDA {short(cuda, 2)} ({own.driver}): it runs what is compiled for "
+        "the card, and translates no PTX of that CUDA, which fails as `unsupported toolchain`"
+    )
+    if gpus and all(gpu in load().forward.cards for gpu in gpus):
+        told += (
+            f"; `cuda-compat-{short(cuda, 2).replace('.', '-')}` of NVIDIA's repository does, on these cards"
+        )
+    yield f"{told} [{own.source}]"
+
+
 def driver_of(finding: Finding) -> str | None:
     """The driver that is asked for by a finding on one that is too old, ``580.65.06``; None for another."""
     if not any(value.what == "driver" for value in finding.values):

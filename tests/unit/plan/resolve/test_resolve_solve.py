@@ -12,7 +12,7 @@ from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import newest_first, pinned, release, requirement, without_marker
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.devices import of_generations
+from builder.plan.facts.rules.devices import of_generations, of_older_driver
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.machines import MachineDrivers
 from builder.plan.facts.tables.gpus import driver_installs
@@ -788,3 +788,27 @@ def test_a_server_that_is_an_image_is_told_with_what_the_machine_serves() -> Non
     assert consumer.startswith("driver 580.65.06 serves all of CUDA 13 on RTX3090")
     assert "cuda-compat" not in consumer
     assert not [*of_servers(demanded("torch", "numpy"))]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "words"),
+    [
+        ("H100", "535.161.08", ("older than CUDA 12.8", "no PTX", "cuda-compat-12-8")),
+        ("RTX3090", "535.161.08", ("no PTX",)),
+        ("H100", "570.86.10", ()),
+    ],
+)
+def test_what_a_driver_of_the_major_version_does_not_do_is_told(gpu, driver, words) -> None:
+    """https://github.com/vllm-project/vllm/issues/31700"""
+    said = "".join(of_older_driver("12.8", (gpu,), driver))
+    assert bool(said) is bool(words)
+    assert all(word in said for word in words)
+    assert ("cuda-compat" in said) is ("cuda-compat-12-8" in words)
+
+
+def test_a_bound_on_cudnn_names_the_card_that_later_ones_serve_no_more() -> None:
+    found = proposals("jax", gpus=("V100",), driver="550.144.03")[0]
+    (why,) = [text for text in found.added if "cudnn" in text]
+    assert why.startswith("nvidia-cudnn-cu12<=9.10.2.21: cuDNN from 9.11")
+    assert "7.5 and newer, and V100 has 7.0" in why
+    assert not [text for text in proposals("jax", gpus=("T4",))[0].added if "cudnn" in text]
