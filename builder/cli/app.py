@@ -68,6 +68,26 @@ COMMANDS = {
     "colab": "Import, compare and probe Google Colab's runtimes.",
 }
 """Their help, in its order. The module and the function of a command have its name, as Python writes it."""
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "diagnose": (
+        "rtbuild diagnose train.log",
+        "python train.py 2>&1 | rtbuild diagnose -",
+        "rtbuild diagnose laptop-freeze.txt server-freeze.txt",
+    ),
+    "resolve": (
+        "rtbuild resolve torch --gpu 'RTX 3090' --driver 535",
+        "rtbuild resolve -r requirements.txt --gpu T4 --driver 535.216 --limit 1",
+        "rtbuild resolve torch --gpu 'RTX 3090@535.183.01' --gpu 'A100@550.90.07'",
+        "rtbuild resolve -r old.ipynb --nearest -o matrices/old.yaml",
+    ),
+    "init": ("rtbuild init torch --gpu T4",),
+    "up": ("rtbuild up torch", "rtbuild up 'tensorflow==2.15.*'"),
+    "check": ("rtbuild check matrices/torch.yaml --gpu T4 --driver 535",),
+    "probe": ("rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py",),
+    "export": ("rtbuild export '*' matrices/torch.yaml --format requirements -o requirements.txt",),
+    "audit": ("rtbuild audit registry.example/torch:TAG --gpu T4 --driver 535",),
+}
+"""Lines that are typed, below the help of a command."""
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 _BESIDE = {
     "devcontainer": "run",
@@ -103,8 +123,13 @@ def loaded(name: str) -> Any:
     made = getattr(import_module(f"builder.cli.commands.{_BESIDE.get(name, word)}"), word)
     if not isinstance(made, typer.Typer):
         function, made = made, typer.Typer(rich_markup_mode=None, add_completion=False)
-        made.command(name, help=COMMANDS[name])(function)
+        made.command(name, help=COMMANDS[name], epilog=_examples(name))(function)
     return _in_words(typer.main.get_command(made))
+
+
+def _examples(name: str) -> str | None:
+    lines = EXAMPLES.get(name, ())
+    return "\n".join(("\b", "As in:", *(f"  {line}" for line in lines))) if lines else None
 
 
 def _in_words(command: Any) -> Any:

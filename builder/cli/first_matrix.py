@@ -20,7 +20,7 @@ from builder.core.files import write_whole
 from builder.core.model import Base, Cell
 from builder.core.versions import key, names_of, pinned, release, short
 from builder.image.engine import nvidia_smi
-from builder.plan.facts.rules import Outcome, by_compat, cuda_of, glibc_for
+from builder.plan.facts.rules import MachineDrivers, Outcome, by_compat, cuda_of, glibc_for, machines_told
 from builder.plan.facts.tables import load, to_type
 from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
 from builder.plan.resolve import (
@@ -229,6 +229,8 @@ def answer_lines(
     cell = first.cell
     driver = [f"driver {' and '.join((demand.driver, *newer))}"] if demand.driver is not None else []
     cards = [*map(to_type, demand.gpus), *driver]
+    if isinstance(demand.driver, MachineDrivers):
+        cards = [machines_told(demand.gpus, demand.driver)]
     for_python = [f"Python {demand.python}"] if demand.python is not None else []
     cuda = cuda_of(cell) if cell.cuda.provider != "none" else None
     brings = f" with CUDA {cuda}" if cuda is not None else ""

@@ -69,3 +69,25 @@ def test_the_hooks_of_the_page_are_those_that_there_are() -> None:
     there = {row["id"] for row in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
     (repository,) = yaml_of("pre-commit")["repos"]
     assert {row["id"] for row in repository["hooks"]} == there
+
+
+SECTION = PAGE.partition("## A requirements file")[2].partition("\n## ")[0]
+FITS = re.findall(r"^```yaml\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", FITS)
+def test_the_jobs_for_a_requirements_file_type_what_there_is(block: str) -> None:
+    jobs = yaml.load(block, Loader=Tagged)
+    jobs = jobs.get("jobs", jobs)
+    lines = [line for job in jobs.values() for line in job.get("script", [])]
+    lines += [step["run"] for job in jobs.values() for step in job.get("steps", []) if "run" in step]
+    called_ = [words for line in lines for part in line.split("&&") if (words := shlex.split(part))]
+    ours = [words for words in called_ if words[0].endswith("rtbuild")]
+    assert ours
+    for _, command, *words in ours:
+        options = {option for one in loaded(command).params for option in one.opts}
+        assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_each_of_the_three_blocks_is_yaml() -> None:
+    assert len(FITS) == 3

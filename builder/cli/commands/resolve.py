@@ -29,7 +29,7 @@ from builder.cli.walking import noted
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.files import write_whole
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Outcome, check, cuda_of, platform_of
+from builder.plan.facts.rules import MachineDrivers, Outcome, check, cuda_of, platform_of
 from builder.plan.facts.tables import is_without, load, to_type
 from builder.plan.resolve import (
     AskedMachine,
@@ -72,7 +72,8 @@ def resolve(
     gpu: list[str] | None = opt.of(
         "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
         "'NVIDIA GeForce RTX 4090', 7.5; a cloud's instance: g4dn.xlarge; none: builds for the CPU; may be "
-        "repeated. By default this machine's own."
+        "repeated, and with the driver of its own machine: 'RTX 3090@535.183.01'. By default this "
+        "machine's own."
     ),
     driver: list[str] | None = opt.DRIVERS,
     platform: str | None = opt.of(
@@ -102,7 +103,9 @@ def resolve(
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
     if output is not None and not force:
         opt.refuse_existing(output)
-    gpu = [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part]
+    gpu, machines = _machines(
+        [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part], driver
+    )
     gpu, on_system = _systems(gpu, system)
     if output is not None and (gpu == ["none"] or on_system.kind not in {"linux", "wsl"}):
         said = (
@@ -128,6 +131,8 @@ def resolve(
     )
     (asked,) = read
     drivers = opt.drivers(driver)
+    if machines:
+        drivers = [MachineDrivers((opt.card(card), opt.driver(its) or "") for card, its in machines)]
     index = None if offline else Index.from_user(once=True)
     on = _asked(gpu, drivers, platform, on_system)
     try:
@@ -179,6 +184,29 @@ _IN_WSL = (
     "in WSL 2 the driver is that of Windows: no Linux driver and no CUDA toolkit is installed there "
     "(https://docs.nvidia.com/cuda/wsl-user-guide/)"
 )
+
+
+def _machines(parts: Sequence[str], driver: Sequence[str] | None) -> tuple[list[str], list[tuple[str, str]]]:
+    """The cards of ``--gpu``, and each with the driver of its own machine, as in ``RTX 3090@535.183.01`` or a
+    line of ``nvidia-smi --query-gpu=name,driver_version --format=csv,noheader``; none if none has one.
+
+    Raises UsageError if one has none, and ``--driver`` names not one for the rest.
+    """
+    cards = list[tuple[str, str | None]]()
+    for part in parts:
+        name, at, its = part.partition("@")
+        if cards and re.fullmatch(r"\d{3}(\.\d{1,3}){1,2}", part):
+            cards[-1] = (cards[-1][0], part)
+        else:
+            cards.append((name.strip(), its.strip() if at else None))
+    names = list(dict.fromkeys(name for name, _ in cards))
+    if not any(its for _, its in cards):
+        return [name for name, _ in cards], []
+    rest = opt.drivers(driver)
+    if (without := [name for name, its in cards if not its]) and len(rest) != 1:
+        text = f"--gpu {without[0]}: which driver is on its machine? Others have one of their own"
+        raise UsageError(text, hint=f"--gpu '{without[0]}@535.183.01', or one --driver for the rest")
+    return names, [(name, its or rest[0]) for name, its in cards]
 
 
 def _asked(gpu: list[str], drivers: Sequence[str], platform: str | None, system: AskedSystem) -> AskedMachine:

@@ -77,6 +77,8 @@ class OfficialImageRow(Row):
     """With ``{version}``, ``{cuda}`` and ``{cudnn}`` of the build."""
     tags: str
     """The page that lists them."""
+    cuda: str = ""
+    """What the maker says of the CUDA in images whose tag does not tell it; empty where nobody read that."""
 
 
 def official_images(cell: Cell) -> Iterator[str]:
@@ -93,6 +95,8 @@ def official_images(cell: Cell) -> Iterator[str]:
             if {*re.findall(r"{(\w+)}", row.image)} <= values.keys():
                 way = f"`docker pull {row.image.format(**values)}`, as its tags are formed"
                 there = f"{row.tags} lists those that there are"
+                if "{cuda}" not in row.image:
+                    there += f"; its CUDA is not in the tag: {row.cuda or 'which it is was not read'}"
                 yield f"{row.name} in its maker's image: {way}; {there} [{row.source}]"
         if found:
             return

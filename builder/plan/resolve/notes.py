@@ -25,11 +25,13 @@ from builder.plan.facts.rules import (
     driver_of,
     of_driver,
     of_generations,
+    of_older_driver,
 )
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
 from builder.plan.resolve.substitutes import Substitution
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
@@ -92,10 +94,14 @@ def notes_on(
     yield from noted_as("index", of_indexes(asked.places, best, demand))
     yield from noted_as("elsewhere", newer_elsewhere(demand))
     yield from noted_as("card", of_generations(demand.gpus, demand.driver, modules=demand.kernel_modules))
+    own_code = any(canonical(wish.name) in load().packages for wish in demand.companions)
+    if own_code and demand.driver is not None and (cuda := cuda_of(best.cell)) is not None:
+        yield from noted_as("driver", of_older_driver(cuda, demand.gpus, str(demand.driver)))
     yield from noted_as("feature", of_features(best, demand))
     yield from noted_as("compile", of_sources(asked, best, demand))
     yield from noted_as("glibc", of_glibc(best, demand))
     yield from noted_as("image", official_images(best.cell) if best.cell.cuda.provider != "none" else ())
+    yield from noted_as("image", of_servers(demand))
 
 
 def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
@@ -144,11 +150,13 @@ def of_features(best: Proposal, demand: Demand) -> Iterator[str]:
                 yield f"{parsed.name} on {card.name} ({card.capability}) is without {', '.join(lacks)}"
 
 
-def of_newer_driver(last: Sequence[LastRelease], demand: Demand) -> Iterator[str]:
-    """How to install the driver that the release after the newest one asks for, if that is all it takes."""
+def of_newer_driver(best: Proposal, last: Sequence[LastRelease], demand: Demand) -> Iterator[str]:
+    """How to install the driver that the release after the newest one asks for, if the first proposal does
+    without one only by ``cuda-compat``. Where the driver serves it, nobody asked for another.
+    """
     dropped = [one.anywhere.dropped for one in last if one.anywhere.dropped is not None]
     needs = [text for one in dropped if (text := driver_of(one)) is not None]
-    if needs and demand.driver is not None:
+    if needs and demand.driver is not None and by_compat(best.findings) is not None:
         yield from of_driver(demand.gpus, min(needs, key=key), modules=demand.kernel_modules)
 
 

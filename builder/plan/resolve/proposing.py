@@ -18,7 +18,7 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.versions import contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, platform_of
 from builder.plan.facts.tables import NameRow, load
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
@@ -46,6 +46,7 @@ from builder.plan.resolve.refusals import (
 )
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -231,7 +232,7 @@ def propose(
             if machine_given
         ]
         said += notes_on(standing, demand, asked, by_hand)
-        said += noted_as("driver", of_newer_driver(last, demand))
+        said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,
@@ -516,7 +517,7 @@ def _without_driver(
     demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None
 ) -> Proposal | None:
     """The best proposal with all that is asked for, with another driver; None if there is none."""
-    if demand.driver is None:
+    if demand.driver is None or isinstance(demand.driver, MachineDrivers):
         return None
     try:
         return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0][0]
@@ -667,6 +668,9 @@ def _brought_on_any(demand: Demand, index: Index) -> list[str]:
     there = common(wheel_pythons(demand.companions, index, demand.built_for)) or every_python()
     pythons = [python for python in every_python() if python in there and demand.takes_python(python)]
     pythons.sort(key=lambda python: python != _USUAL_PYTHON)
+    if servers := [*of_servers(demand)]:
+        hint = f"its binding beside a framework: {_with_torch(demand)}"
+        raise NotKnownError("\n  ".join(servers), reasons=servers, hint=hint)
     problems = []
     for python in pythons[:_PYTHONS] or [_USUAL_PYTHON]:
         try:

@@ -29,6 +29,7 @@ from builder.plan.facts.rules import (
     Choice,
     Combination,
     Finding,
+    MachineDrivers,
     Outcome,
     by_compat,
     check,
@@ -209,6 +210,7 @@ def _apart(demand: Demand, first: First) -> list[WayOut]:
             if (alone := first(replace(demand, gpus=(gpu,)), {})) is None:
                 return []
             groups.append(((gpu,), alone))
+    groups = _of_one_release(demand, groups, first)
     return [
         WayOut(
             given_up=tuple(f"--gpu {to_type(gpu)}" for gpu in demand.gpus if gpu not in cards),
@@ -219,6 +221,27 @@ def _apart(demand: Demand, first: First) -> list[WayOut]:
         for cards, proposal in groups
         if len(groups) > 1
     ]
+
+
+def _of_one_release(
+    demand: Demand, groups: list[tuple[tuple[str, ...], Proposal]], first: First
+) -> list[tuple[tuple[str, ...], Proposal]]:
+    """The groups with builds of one release of the framework, and on one Python where that is possible; as
+    they are, where there is none, or several frameworks are asked for.
+    """
+    if len(groups) < 2 or len(demand.frameworks) > 1:
+        return groups
+    (wish,) = demand.frameworks
+    own = [pinned(Requirement(proposal.cell.frameworks[0])) or "" for _, proposal in groups]
+    versions = sorted({text.partition("+")[0] for text in own} - {""}, key=key)
+    if len(versions) < 2:
+        return groups
+    again = replace(demand, frameworks=(wish.bound(f"=={versions[0]}"),))
+    for python in (*dict.fromkeys(proposal.cell.python for _, proposal in groups), demand.python):
+        found = [(cards, first(replace(again, gpus=cards, python=python), {})) for cards, _ in groups]
+        if all(proposal is not None for _, proposal in found):
+            return [(cards, proposal) for cards, proposal in found if proposal is not None]
+    return groups
 
 
 def _codeless(demand: Demand, apart: Sequence[WayOut]) -> Iterator[str]:
@@ -253,7 +276,7 @@ def _codeless(demand: Demand, apart: Sequence[WayOut]) -> Iterator[str]:
 
 def _with_full_driver(found: Search, demand: Demand, first: First) -> list[WayOut]:
     """The cell for the oldest driver of a bare branch that is known to do; none if none is in question."""
-    branch = demand.driver
+    branch = None if isinstance(demand.driver, MachineDrivers) else demand.driver
     if branch is None or "." in branch:
         return []
     judged = (check(cell, driver=branch, only=OF_MACHINE, suggest=False) for cell in found.refused)
@@ -274,14 +297,17 @@ def _with_driver(demand: Demand, proposal: Proposal, number: str, by: str) -> Wa
 def _with_other_driver(found: Search, demand: Demand, first: First) -> list[WayOut]:
     """With the last branch that serves the cards; else the newest that a release asks for, and the oldest."""
     given = demand.driver
-    if given is None or not demand.gpus:
+    if given is None or not demand.gpus or isinstance(given, MachineDrivers):
         return []
     judged = (check(cell, driver=given, only=OF_MACHINE, suggest=False) for cell in found.refused)
     about = [one for findings in judged for one in findings if not one.outcome.is_possible]
     numbers = {text for one in about if (text := driver_of(one)) is not None}
-    numbers |= {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
+    listed = {row.since for gpu in demand.gpus if (row := load().card_drivers.get(gpu)) is not None}
+    numbers |= listed
     newer = sorted((text for text in numbers if key(text) > key(given)), key=key)
-    older, cards = numbers - {*newer}, " and ".join(demand.gpus)
+    least = max({*newer} & listed, key=key, default=given)  # who installs one takes one that lists the cards
+    newer = [text for text in newer if key(text) >= key(least)]
+    older, cards = {text for text in numbers if key(text) <= key(given)}, " and ".join(demand.gpus)
     last = {max((b for b in load().branches if key(b) < key(end)), key=key, default="") for end in older}
     for number in sorted(last - {""}, key=key, reverse=True):
         if (proposal := first(replace(demand, driver=number), {})) is not None:

@@ -663,14 +663,17 @@ def _told(wanted: Requirement, message: str) -> Requirement:
 
 
 def _source(wanted: Requirement, target: Target, index: Index) -> tuple[Sdist, SdistContents] | None:
-    """The archive that a lock would build, read; None if there is none, or a wheel would be taken."""
+    """The archive that a lock would build, read; None if there is none, a wheel would be taken, or the
+    archive has no code: the placeholder of a name is nothing that anybody asks for.
+    """
     try:
         sdist = choose_sdist(wanted, index.offers(wanted.name), target)
     except PackageIndexError:
         return None  # no archive, or none for this Python: what the resolver said stands
     if sdist is None or (sdist.size or 0) > _LARGEST_SOURCE:
         return None
-    return sdist, _read(sdist, index)
+    contents = _read(sdist, index)
+    return None if contents.empty or contents.elsewhere else (sdist, contents)
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,6 +40,7 @@ from builder.plan.facts.rules import (
     Choice,
     Combination,
     Finding,
+    MachineDrivers,
     Outcome,
     asked_once,
     check,
@@ -48,6 +49,7 @@ from builder.plan.facts.rules import (
     kept_from_bad,
     left_to_lock,
     platform_of,
+    why_cudnn,
 )
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
@@ -121,7 +123,7 @@ class Demand:
                 f"--gpu {to_type(gpu)}",
                 replace(self, gpus=tuple(other for other in self.gpus if other != gpu)),
             )
-        if self.driver is not None:
+        if self.driver is not None and not isinstance(self.driver, MachineDrivers):
             yield f"--driver {self.driver}", replace(self, driver=None)
         if self.platform is not None:
             yield f"--platform {self.platform}", replace(self, platform=None)
@@ -204,8 +206,9 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
     """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
     found: dict[str, None] = {}
     for wish in wishes:
-        variants = {row.variant for row in load().frameworks["cupy"].rows} if wish.name == "cupy" else ()
-        found |= dict.fromkeys([f"cupy-{variant}" for variant in sorted(variants)] or [wish.name])
+        table = load().frameworks.get(wish.name)
+        own = {row.distribution for row in table.rows} if table is not None and table.named_by_cuda else ()
+        found |= dict.fromkeys(sorted(own) or [wish.name])
     return list(found)
 
 
@@ -401,6 +404,8 @@ def judged(
 def _why_added(combination: Combination, cell: Cell, demand: Demand) -> Iterator[str]:
     """Why bounds of the frameworks' own rows are in the cell, which their metadata lacks."""
     asked = {str(wish) for wish in demand.companions}
+    caps = (text for text in cell.pip if text.startswith("nvidia-cudnn-cu") and text not in asked)
+    yield from filter(None, (why_cudnn(text, cell.gpus) for text in caps if "<=" in text))
     for row in (choice.row for choice in combination):
         title = f"{load().table(row.distribution).title} {row.version}"
         if row.numpy_abi == "1" and "numpy<2" in cell.pip and "numpy<2" not in asked:

@@ -31,7 +31,7 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import Finding, Outcome, asked_once, check, kept_from_bad
+from builder.plan.facts.rules import Finding, Outcome, asked_once, by_compat, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
@@ -160,6 +160,15 @@ class _Sources:
 
 
 def _nearest(demand: Demand, asked: _Sources, only: _Suits = lambda _: True) -> NearestDemand | None:
+    """The nearest way; one that the driver serves itself, if there is one, before one by ``cuda-compat``."""
+    if demand.driver is not None:
+        served = _nearest_of(demand, asked, lambda one: only(one) and by_compat(one.findings) is None)
+        if served is not None:
+            return served
+    return _nearest_of(demand, asked, only)
+
+
+def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand | None:
     single, dropped = _one_of_each(demand)
     ways, why = list[NearestDemand](), ""
     for suits in (only, lambda one: only(one) and _compiles(one)):
@@ -321,7 +330,7 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
 
     for wish in sorted(demand.frameworks, key=rank):
         first = kept.setdefault(load().table_name(wish.name), wish)
-        if first is not wish and not wish.name.startswith("cupy"):
+        if first is not wish and not load().table(wish.name).named_by_cuda:
             dropped.append(
                 Substitution(
                     asked=wish, instead=None, reason=f"{first.name} stays, and both write the same files"
@@ -399,7 +408,7 @@ def _moved(
 def _siblings(wish: NamedRequirement) -> Iterator[NamedRequirement]:
     """The same release by another distribution of the framework's, with CUDA: tensorflow-gpu 1.15.2."""
     exact, table = pinned(wish.parsed), load().table(wish.name)
-    for row in table.rows if exact is not None and table.name != "cupy" else ():
+    for row in table.rows if exact is not None and not table.named_by_cuda else ():
         with_cuda = not set(row.platforms) <= set(row.cpu_only)
         if row.version == exact and row.distribution != wish.name and with_cuda:
             yield wish.named(row.distribution)
@@ -413,7 +422,7 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     """
     table = load().table(wish.name)
     offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
-    mine = (row for row in table.rows if row.distribution == wish.name or table.name == "cupy")
+    mine = (row for row in table.rows if row.distribution == wish.name or table.named_by_cuda)
     rows = {row.version for row in mine if not set(row.platforms) <= set(row.cpu_only)}
     versions = sorted(rows & offered if offered else rows, key=release)
     asked = pinned(wish.parsed)

@@ -20,7 +20,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
@@ -392,7 +392,17 @@ _EXTENSION = re.compile(
 )
 """How a setup.py, or a pyproject.toml, says that it has something compiled."""
 _BACKEND = re.compile(r"build-backend\s*=\s*[\"'](?!setuptools)")
-_TEXTS = re.compile(r"[^/]+/(?:PKG-INFO|setup\.py|pyproject\.toml|(?:[^/]+/)?[^/]+\.egg-info/requires\.txt)")
+_TEXTS = re.compile(
+    r"[^/]+/(?:PKG-INFO|setup\.py|pyproject\.toml|(?:[^/]+/)*__init__\.py|"
+    r"(?:[^/]+/)?[^/]+\.egg-info/(?:requires|top_level)\.txt)"
+)
+_NO_CODE = re.compile(
+    r"(?i)PKG-INFO|setup\.(?:py|cfg)|pyproject\.toml|MANIFEST\.in|PACKAGE_NAME|\.gitignore|"
+    r"[^/]+\.(?:md|rst|txt)|(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS|README|CHANGES|CHANGELOG)[^/]*"
+)
+"""Names of files in an archive that hold what is told of a package, and nothing of it."""
+_STUB_INDEX = re.compile(r"\[tool\.wheel_stub\][^\[]*?index_url\s*=\s*[\"'](?P<index>https://[^\"']+)")
+"""https://github.com/NVIDIA/wheel-stub: an archive whose build downloads the wheel from another index."""
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, RuntimeError),
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -408,20 +418,57 @@ class SdistContents:
     """Requirements of the package, as far as its files say: a setup.py may say more when it runs."""
     compiled: bool
     """Whether it cannot be built without a compiler."""
+    empty: bool = False
+    """Whether it has no code and asks for no other package: the placeholder of a name."""
+    elsewhere: str | None = None
+    """The index from which its build would download the wheel, as the archive names it; it has no code."""
 
 
 def sdist_contents(path: Path) -> SdistContents:
     """Raises PackageIndexError if it is no archive, or larger than any that is built."""
     texts: dict[str, str] = {}
-    sources = False
+    sources, others = False, list[str]()
     with path.open("rb") as stream:
         for name, content in sdist_files(stream, path.name, _TEXTS):
             parts = PurePosixPath(name).parts[1:]
+            if not _NO_CODE.fullmatch(parts[-1] if parts else "") and not _of_egg_info(parts):
+                others += [name] if content is None or content.strip() else []
             aside = any(part.lower() in _ASIDE for part in parts[:-1])
             sources = sources or (not aside and PurePosixPath(name).suffix.lower() in _COMPILED)
             if content is not None:
                 texts[name] = content.decode("utf-8", "replace")
-    return SdistContents(requires=tuple(_requires(texts)), compiled=sources and _compiles(texts))
+    requires = tuple(_requires(texts))
+    project = next((text for name, text in texts.items() if name.endswith("/pyproject.toml")), "")
+    stub = _STUB_INDEX.search(project)
+    return SdistContents(
+        requires=requires,
+        compiled=sources and _compiles(texts),
+        empty=_is_whole(texts) and not requires and not sources and not _modules(others, texts),
+        elsewhere=stub["index"] if stub is not None else None,
+    )
+
+
+def _is_whole(texts: Mapping[str, str]) -> bool:
+    """Whether an archive has the file that each archive of an index has."""
+    return any(PurePosixPath(name).parts[1:] == ("PKG-INFO",) for name in texts)
+
+
+def _of_egg_info(parts: Sequence[str]) -> bool:
+    return any(part.endswith(".egg-info") for part in parts[:-1])
+
+
+def _modules(others: Sequence[str], texts: Mapping[str, str]) -> list[str]:
+    """The files of an archive that would be installed: those beside setup.py, which it imports itself, only
+    if they are named among the modules of the package, or no list of these is there.
+    """
+    lists = [text for name, text in texts.items() if name.endswith(".egg-info/top_level.txt")]
+    named = {line.strip() for text in lists for line in text.splitlines() if line.strip()}
+    found = []
+    for name in others:
+        at = PurePosixPath(*PurePosixPath(name).parts[1:])
+        helper = len(at.parts) == 1 and at.suffix == ".py" and bool(lists) and at.stem not in named
+        found += [] if helper else [name]
+    return found
 
 
 def _compiles(texts: dict[str, str]) -> bool:

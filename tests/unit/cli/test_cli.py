@@ -20,7 +20,7 @@ import typer.main
 import typer.testing
 
 from builder.cli import boundary
-from builder.cli.app import _complete, app, loaded
+from builder.cli.app import EXAMPLES, _complete, app, loaded
 from builder.cli.console import Terminal
 from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
@@ -554,3 +554,12 @@ def test_a_shell_completes_commands_options_and_matrices(
     with pytest.raises(SystemExit):
         app(prog_name="rtbuild")
     assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_the_lines_below_a_commands_help_have_options_that_there_are(line: str) -> None:
+    ours = next(part for part in re.split(r"[|&]+", line) if part.split()[0] == "rtbuild")
+    _, command, *words = shlex.split(ours)
+    options = {option for one in loaded(command).params for option in one.opts}
+    assert {word for word in words if word.startswith("-") and word != "-"} <= options
+    assert line in typer.testing.CliRunner().invoke(app, [command, "--help"], prog_name="rtbuild").stdout

@@ -836,3 +836,18 @@ def test_an_old_glibc_gets_the_newest_release_with_a_wheel_for_it(
     said = capsys.readouterr().err
     assert "possible: torch==2.6.0 on Python 3.11" in said
     assert "the wheels ask for glibc 2.28, and the system has 2.17" in said
+
+
+def test_each_card_can_have_the_driver_of_its_own_machine(capsys) -> None:
+    told = ["RTX 3090@535.183.01", "NVIDIA GeForce RTX 5090", "575.64.03", "T4"]
+    with pytest.raises(UsageError, match="T4: which driver is on its machine"):
+        command._machines(told, None)
+    assert command._machines(told, ["550"]) == (
+        ["RTX 3090", "NVIDIA GeForce RTX 5090", "T4"],
+        [("RTX 3090", "535.183.01"), ("NVIDIA GeForce RTX 5090", "575.64.03"), ("T4", "550")],
+    )
+    assert command._machines(["T4", "A100"], ["550"]) == (["T4", "A100"], [])
+    called(command.resolve, ["torch"], gpu=["RTX 3090@535.183.01", "A100@550.90.07"], offline=True)
+    assert "drivers RTX3090 with 535.183.01, A100 with 550.90.07" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(UsageError, match="is no driver version"):
+        called(command.resolve, ["torch"], gpu=["T4@new"], offline=True)

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
         Choice as Choice,
         Combination as Combination,
         choices as choices,
+        why_cudnn as why_cudnn,
         platform_of as platform_of,
     )
     from .cell_packages import PYTORCH as PYTORCH, asked_once as asked_once
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
         driver_of as driver_of,
         of_driver as of_driver,
         of_generations as of_generations,
+        of_older_driver as of_older_driver,
     )
     from .finding import Finding as Finding, Outcome as Outcome
+    from .machines import MachineDrivers as MachineDrivers, machines_told as machines_told
     from .packages import bad_pairs as bad_pairs, kept_from_bad as kept_from_bad
 else:
     from builder.core import faces

@@ -72,9 +72,9 @@ def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = 
     # newest first, and of one release the variant that the default index has
     exact = pinned(asked)
     for row in _newest_first(table) if exact is None else table.of(exact):
-        if distribution not in {"cupy", row.distribution}:
+        if distribution != row.distribution and not (table.named_by_cuda and distribution == table.name):
             continue
-        offered = (available or {}).get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
+        offered = (available or {}).get(row.distribution if table.named_by_cuda else distribution, ())
         if "+" in str(asked.specifier) and not any("+" in version for version in offered):
             offered = ()  # asked for by its variant: what the default index has is no answer
         version = _version(row, asked.specifier, offered)
@@ -144,8 +144,8 @@ def _ways(
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
     elif load().stands_alone(name):
         yield Choice(text=f"{name}=={version}", row=row, brings=True)
-    elif table.name == "cupy":
-        yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
+    elif table.named_by_cuda:
+        yield Choice(text=f"{row.distribution}=={version}", row=row, brings=False)
     else:
         bringing = ",".join(sorted({*row.extras, *map(canonical, parsed.extras)} - {""}))
         if row.brings == "extra":
@@ -385,3 +385,19 @@ def _wheel(family: str, row: FrameworkRow) -> str | None:
 def same_major(versions: Iterable[str], need: str) -> list[str]:
     """Versions of the major, whose minor is not older."""
     return [v for v in versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))]
+
+
+def why_cudnn(bound: str, gpus: Sequence[str]) -> str | None:
+    """The card that newer releases than a bound of :func:`cudnn_bound` serve no more; None if it is for what
+    a framework was compiled with.
+    """
+    last = bound.partition("<=")[2]
+    for row in load().cudnn:
+        for card in filter(None, map(card_of, gpus)):
+            begins = min((clause.version for clause in row.versions), key=key)
+            if not at_least(last, begins) and not at_least(card.capability, row.capability_min):
+                return (
+                    f"{bound}: cuDNN from {begins} on serves compute capability {row.capability_min} and "
+                    f"newer, and {card.name} has {card.capability}"
+                )
+    return None

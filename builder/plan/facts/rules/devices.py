@@ -19,7 +19,8 @@ from builder.plan.facts.rules.finding import (
     unknown,
     warns,
 )
-from builder.plan.facts.rules.image_contents import Stack, asked_names
+from builder.plan.facts.rules.image_contents import Stack, asked_names, given_driver
+from builder.plan.facts.rules.machines import MachineDrivers, drivers_of
 from builder.plan.facts.tables import (
     CudnnRow,
     GpuRow,
@@ -232,7 +233,8 @@ def gpus(stack: Stack) -> Iterator[Finding]:
                 Value(f"platform of {row.name}", row.platform, row.sources[-1]),
                 Value("platform", stack.cell.platform, CELL),
             )
-        yield from _served(stack, row)
+        for given in map(given_driver, drivers_of(stack.machines, row.name) if stack.machines else ()):
+            yield from _served(row, given)
         yield from _toolkit(stack, row)
         yield from _cudnn(stack, row)
         for framework in stack.frameworks:
@@ -243,12 +245,9 @@ def _capability(row: GpuRow) -> Value:
     return Value(f"compute capability of {row.name}", row.capability, row.source)
 
 
-def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+def _served(gpu: GpuRow, given: Value) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
     row = next((row for row in load().architectures if gpu.capability in row.capabilities), None)
-    given = stack.driver
-    if given is None:
-        return
     if row is None:
         text = f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so"
         yield unknown(text, given, _capability(gpu))
@@ -264,6 +263,12 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         listed = _against(given.text, card.since)
         if listed is Outcome.UNKNOWN:
             yield warns(f"{first}; an older one of branch {given.text} may not serve it", *values)
+        elif listed is Outcome.IMPOSSIBLE and major(given.text) == major(card.since):
+            # releases of one branch differ in fixes and in the names that they know
+            told = (
+                "an older one of its branch serves the generation; that `nvidia-smi` names the card shows it"
+            )
+            yield warns(f"{first}; {given.text}, {told}", *values)
         elif listed is Outcome.IMPOSSIBLE:
             yield unknown(f"{first}; {given.text} may not serve it", *values)
     if row.before is not None and at_least(given.text, row.before):
@@ -364,7 +369,8 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     only = f"{framework.label} has only PTX for {gpu.name}"
     compat = compat_driver(stack)
     served = _is_forward(gpu) if compat is not None else False
-    there = compat if served else stack.driver
+    oldest = drivers_of(stack.machines, gpu.name)[0] if stack.machines else None
+    there = compat if served else given_driver(oldest) if oldest is not None else None
     outcome = Outcome.POSSIBLE if there is None or own is None else _against(there.text, own.text)
     if served is None and outcome is Outcome.IMPOSSIBLE:
         outcome = Outcome.UNKNOWN
@@ -436,6 +442,24 @@ def of_driver(gpus: Sequence[str], least: str, *, modules: bool = True) -> Itera
         yield f"driver {least} or newer on {system}: `{command}`"
 
 
+def of_older_driver(cuda: str, gpus: Sequence[str], driver_: str) -> Iterator[str]:
+    """What a driver does not do that runs a newer CUDA of its major version by NVIDIA's minor-version
+    compatibility: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    own = load().own_drivers.get(short(cuda, 2))
+    if own is None or _against(driver_, own.driver) is not Outcome.IMPOSSIBLE:
+        return
+    told = (
+        f"driver {driver_} is older than CUDA {short(cuda, 2)} ({own.driver}): it runs what is compiled for "
+        "the card, and translates no PTX of that CUDA, which fails as `unsupported toolchain`"
+    )
+    if gpus and all(gpu in load().forward.cards for gpu in gpus):
+        told += (
+            f"; `cuda-compat-{short(cuda, 2).replace('.', '-')}` of NVIDIA's repository does, on these cards"
+        )
+    yield f"{told} [{own.source}]"
+
+
 def driver_of(finding: Finding) -> str | None:
     """The driver that is asked for by a finding on one that is too old, ``580.65.06``; None for another."""
     if not any(value.what == "driver" for value in finding.values):
@@ -464,13 +488,14 @@ def _kernel_modules(named: Mapping[str, str], driver_: str | None) -> Iterator[s
             f"{_with_and(young)}: the driver's open kernel modules alone serve it, on Ubuntu "
             f"nvidia-driver-{major(since)}-open [{source}]"
         )
-    if young and old:
+    apart = isinstance(driver_, MachineDrivers)
+    if young and old and not apart:
         yield (
             f"{_with_and(old)} beside {_with_and(young)} in one computer: one driver serves not both, for "
             "the open kernel modules serve Turing and newer, and the proprietary ones nothing from Blackwell "
             f"on [{source}]"
         )
-    elif old and driver_ is not None and at_least(driver_, _OPEN_BY_DEFAULT):
+    elif old and not young and driver_ is not None and at_least(driver_, _OPEN_BY_DEFAULT):
         yield (
             f"{_with_and(old)}: the driver's proprietary kernel modules alone serve it; from "
             f"{_OPEN_BY_DEFAULT} on the installer takes the open ones unless told: on Ubuntu "

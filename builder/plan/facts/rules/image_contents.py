@@ -31,6 +31,7 @@ from builder.plan.facts.rules.cell_packages import (
     packages_beside,
 )
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
+from builder.plan.facts.rules.machines import among
 from builder.plan.facts.tables import Source, SystemRow, load
 
 _CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
@@ -60,6 +61,9 @@ class Stack:
     cell: Cell
     truth: Truth
     driver: Value | None
+    """That of the machine; the oldest of several."""
+    machines: str | None
+    """The driver as it was given: one, or :class:`MachineDrivers`."""
     frameworks: tuple[CellFramework, ...]
     """Those of ``cell.frameworks``, in their order, then those that stand in ``cell.pip``."""
     tag: CudaTag | None
@@ -126,9 +130,15 @@ def asked_names(cell: Cell) -> set[str]:
     return names_of((*cell.frameworks, *cell.pip))
 
 
+def given_driver(text: str) -> Value:
+    """The driver of a machine, as somebody gave it."""
+    return Value("driver", text, Source("cell", "the driver given"))
+
+
 def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:
     """Resolves a cell against truth and tables."""
     truth, notes = truth or Truth(), list[Finding]()
+    driver = among(driver, cell.gpus)
     names = ((text, requirement(text)) for text in framework_texts(cell))
     texts = (text for text, asked in names if asked is None or not load().stands_alone(canonical(asked.name)))
     frameworks = tuple(framework_of(text, cell, truth, notes) for text in texts)
@@ -138,7 +148,8 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
     return Stack(
         cell=cell,
         truth=truth,
-        driver=Value("driver", driver, Source("cell", "the driver given")) if driver is not None else None,
+        driver=given_driver(str(driver)) if driver is not None else None,
+        machines=driver,
         frameworks=frameworks,
         tag=tag,
         system=system_of(cell, truth.base),

@@ -262,6 +262,12 @@ class FrameworkTable:
         return max((row.version for row in self.rows), key=release)
 
     @functools.cached_property
+    def named_by_cuda(self) -> bool:
+        """Whether the build for each CUDA has a distribution of its own, named after it: cupy-cuda12x."""
+        own = (bool(row.variant) and row.distribution == f"{self.name}-{row.variant}" for row in self.rows)
+        return bool(self.rows) and all(own)
+
+    @functools.cached_property
     def _distributions(self) -> list[str]:
         return sorted({row.distribution for row in self.rows})
 

@@ -413,6 +413,8 @@ class DriverInstallRow(Row):
     """For cards that the newest branch serves."""
     last: str = ""
     """For cards that only an older branch serves, with its proprietary modules; empty if nobody read it."""
+    unread: str = ""
+    """The maker's page that was not read for the commands; empty if it was."""
 
 
 def driver_installs(gpus: Sequence[str], least: str) -> Iterator[tuple[str, str]]:
@@ -430,4 +432,7 @@ def driver_installs(gpus: Sequence[str], least: str) -> Iterator[tuple[str, str]
             return  # none that is wanted serves them
     for way in TableFile(load().folder / "driver-installs.toml").rows(DriverInstallRow):
         if command := way.last if ends else way.newest:
-            yield way.name, command.replace("{branch}", branch)
+            open_ = f" (written without the maker's page, which was not read: {way.unread})" * bool(
+                way.unread
+            )
+            yield way.name + open_, command.replace("{branch}", branch)

@@ -224,6 +224,18 @@ class ElsewhereRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServerRow(Row):
+    """A server that its maker publishes as an image, by the name of its package."""
+
+    name: str
+    title: str
+    image: str
+    page: str
+    """Where the maker lists the drivers that its releases ask for."""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ElsewhereSystemRow(Row):
     """The builds of a framework for a system, ``windows``, ``macos`` or ``linux``, with CUDA and without."""
 
@@ -521,6 +533,12 @@ class Facts:
         return frozenset(self._of_debian["bare"].get(suite, "").split())
 
     @functools.cached_property
+    def servers(self) -> Mapping[str, ServerRow]:
+        """Servers that are images, by the name of their package."""
+        rows = TableFile(self.folder / "elsewhere.toml").rows(ServerRow, "servers")
+        return {row.name: row for row in rows}
+
+    @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:
         """For a refusal: what there is of such a release outside of the package indexes that are asked."""
         return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
@@ -598,9 +616,16 @@ class Facts:
 
     def table_name(self, distribution: str) -> str:
         """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
-        if re.fullmatch(r"cupy-cuda\d+x?", distribution):
-            return "cupy"
-        return "tensorflow" if distribution == "tensorflow-gpu" else distribution
+        if (known := self._tables_by_distribution.get(distribution)) is not None:
+            return known
+        heads = (name for name, table in self.frameworks.items() if table.named_by_cuda)
+        return next((name for name in heads if distribution.startswith(f"{name}-cuda")), distribution)
+
+    @functools.cached_property
+    def _tables_by_distribution(self) -> Mapping[str, str]:
+        """The framework of each distribution on record."""
+        tables = self.frameworks.items()
+        return {row.distribution: name for name, table in tables for row in table.rows}
 
     def is_framework(self, distribution: str) -> bool:
         """Whether there is a table of frameworks that has it, under whichever spelling."""

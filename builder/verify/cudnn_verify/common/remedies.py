@@ -15,6 +15,7 @@ from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, index_of, serves
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
+from .shared_environment import ENVIRONMENT_FACTS, with_others
 from .tables import (
     branch_for,
     cuda_family,
@@ -38,6 +39,7 @@ _OF_NUMPY_2 = re.compile(r"cupy-cuda[^\n]{0,20}>=14")
 """CuPy 14 asks for NumPy 2: https://docs.cupy.dev/en/stable/upgrade.html"""
 _CLOSED_DRIVER = re.compile(r"\bnvidia-driver-\d{3}(?![\w-])")
 """https://developer.nvidia.com/blog/nvidia-transitions-fully-towards-open-source-gpu-kernel-modules/"""
+_NEW_DRIVER = re.compile(r"\bnvidia-(?:driver|open)\b|nvidia\.com/[\w-]+/drivers/")
 _OF_A_SYSTEM = re.compile(r"\b(?:apt(?:-get)?|dnf|dkms|modprobe|mokutil|update-initramfs|nvidia-ctk)\b")
 _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninstall -y flash-attn$")
 """Commands of pip that take no wheel with CUDA."""
@@ -94,10 +96,12 @@ class Remedies(FrameworkBuilds):
         if of_cpu or self.without_card() and cause != "framework-cpu-build":
             # a build with CUDA has nothing to run on, or is not the one that is here
             found = [c._replace(text=re.sub(r"(?<=/whl/)cu\d{2,3}\b", "cpu", c.text)) for c in found]
-        found = [self._told_driver(self._told_companions(command)) for command in found]
+        found = [self._told_driver(self._told_companions(self._at_its_release(command))) for command in found]
+        if getattr(self.here, "driver_fixed", False):
+            found = [c for c in found if not _NEW_DRIVER.search(c.text)] or found
         if self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
-        found = as_here(self._with_others(found), self.here)
+        found = as_here(with_others(self, found), self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -108,48 +112,12 @@ class Remedies(FrameworkBuilds):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
 
-    def _with_others(self, commands):
-        """The commands; before one with an NVIDIA wheel that another framework of the text does not load,
-        the question for releases of both that share one.
-        """
-        broken = {command: list(self._breaks(command)) for command in commands}
-        rows = next(filter(None, broken.values()), None)
-        if not rows or not self.framework:
-            return commands
-        other, release, pin = rows[0]
-        told = "%s %s" % (read_frameworks()[other]["title"], release)
-        own = self.framework + ("==" + self.version.partition("+")[0] if self.version else "")
-        ask = Command(
-            "rtbuild",
-            "rtbuild resolve %s %s" % (quote(own), " ".join(row[0] for row in rows)),
-            "%s, which is here, too, pins %s: this asks for releases of both that share one" % (told, pin),
-        )
-        alone = "breaks %s: in an environment of its own, without it" % told
-        return [ask] + [
-            command._replace(note="; ".join(filter(None, [command.note, alone])))
-            if broken[command]
-            else command
-            for command in commands
-        ]
-
-    def _breaks(self, command):
-        """(framework, release, its pin) of those beside the one at hand whose own cuDNN is of another major
-        version than the one that a command installs: nothing crosses it.
-        """
-        wanted = re.findall(r"(nvidia-cudnn-cu\d+)((?:[=<>!~]=?\d[\w.]*,?)+)", command.text)
-        if command.where != "pip" or "--target" in command.text:
-            return
-        for name in read_frameworks():
-            release, _, variant = (self.here.packages.get(name) or "").partition("+")
-            if name == self.framework or not release:
-                continue
-            rows = [r for r in self.releases.builds(name, release) if r["variant"] == variant or not variant]
-            for package, spec in wanted:
-                pins = [pin for row in rows for pin in row["pins"] if pin.startswith(package)]
-                majors = {numbers(re.search(r"\d[\d.]*", pin[len(package) :]).group(0))[:1] for pin in pins}
-                if pins and numbers(re.search(r"\d[\d.]*", spec).group(0))[:1] not in majors:
-                    yield name, release, pins[0]
-                    break
+    def _at_its_release(self, command):
+        """A command that compiles a package anew, for the release of it that is here."""
+        found = re.search(r"--no-build-isolation(?: --no-binary \S+)? ([a-z][\w.-]*)$", command.text)
+        release = self.here.packages.get(found.group(1)) if found and command.where == "pip" else None
+        known = release and re.match(r"\d[\w.]*$", release)
+        return command._replace(text="%s==%s" % (command.text, release)) if known else command
 
     def _told_companions(self, command):
         """A command that replaces PyTorch alone, with a note on its companions for that release."""
@@ -701,6 +669,7 @@ class Remedies(FrameworkBuilds):
         ),
         "opencv": lambda r: r.known("system-package") == "libgl1",
         **PACKAGE_FACTS,
+        **ENVIRONMENT_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 

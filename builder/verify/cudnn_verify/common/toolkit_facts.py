@@ -6,7 +6,7 @@ not known.
 import re
 
 from .framework_builds import card_within
-from .tables import read_patterns
+from .tables import branch_for, read_patterns
 from .versions import dotted, numbers
 
 _NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
@@ -222,6 +222,8 @@ TOOLKIT_FACTS = {
     "arch-new": lambda r: _code_for(r) == _OWN_CAPABILITY and _arch_asked(r) >= (7, 5),
     "toolkit-for": _toolkit_for,
     "image-of-major": _image_of_major,
+    "built-with": lambda r: dotted(r.cuda_of_build()[:2]) or None,
+    "wanted-branch": lambda r: r.driver_branch() and branch_for(r.cuda_wanted()),
     "newer-nvcc": _newer_nvcc,
     "newer-nvcc-name": lambda r: (_newer_nvcc(r) or "").replace(".", "-") or None,
     "card-code": _card_code,

@@ -391,6 +391,17 @@ def _abi_apart(facts, detail):
     own = "__cxx11" in symbol.group(1) if symbol else None
     if own is None or not own and not re.search(r"S[sa](?:RK|$|E|S)|RKSs|Ss$", symbol.group(1)):
         return None
+    told = getattr(facts, "abi", None)
+    if told and own is (told == "True"):
+        return None
+    if told:
+        return (
+            "the symbol's name shows the %s C++ ABI, and the PyTorch here has the other one: it prints %s"
+            % (
+                "new" if own else "old",
+                told,
+            )
+        )
     if not release or release == (2, 6):
         here = "that of a PyTorch before 2.6" if own else "that of PyTorch 2.7 and later"
         return "the symbol's name shows the %s C++ ABI, and %s is the other one" % (

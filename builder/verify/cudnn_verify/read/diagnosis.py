@@ -12,6 +12,7 @@ from ..common.causes import CAUSES, VERDICT_OF_SIDE
 from ..common.distributions import last_word
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
+from ..common.shared_environment import OF_BOTH
 from ..common.tables import read_patterns
 from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
@@ -34,7 +35,7 @@ _STRENGTHS = {
     "proves": PROVES,
     **dict.fromkeys(("class", "facts", "apart", "fits"), FITS),
 }
-_OF_THE_IMAGE = "no driver in the image"
+_NO_DRIVER_INSIDE = "no driver in the image"
 """What a signature wants where a cause of the machine's is the image's for once."""
 _INSTALLERS = ("pip", "conda", "apt", "winget")
 """Where commands change what is installed. For a cause that a class of messages has in the second place the
@@ -512,14 +513,14 @@ def _row(cause, finding, facts):
         commands = [command for command in commands if command.where not in _INSTALLERS]
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None
-    pair = next((command for command in commands if command.text.startswith("rtbuild resolve ")), None)
+    pair = next((command for command in commands if (command.note or "").endswith(OF_BOTH)), None)
     # what asks for two or a later one, or mends the loader's path alone, is no matter of an image of the one
     alone = pair or commands and _NOT_THE_ONE.match(commands[0].text)
     commands += [image] if image and not alone else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
-    words = [_NOT_TOGETHER if pair else remedies.words(cause, commands)] + (
-        [] if commands or silent else _no_command(cause, finding, facts, sure)
-    )
+    words = [] if pair and cause != "toolkit-library-missing" else [remedies.words(cause, commands)]
+    words += [_NOT_TOGETHER] * (pair is not None)
+    words += [] if commands or silent else _no_command(cause, finding, facts, sure)
     return dict(
         _bare_row(
             cause,
@@ -534,8 +535,16 @@ def _row(cause, finding, facts):
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
-        **({"verdict": VERDICT_OF_SIDE["image"]} if signature.wants == _OF_THE_IMAGE else {}),
+        **({"verdict": VERDICT_OF_SIDE["image"]} if signature.wants == _NO_DRIVER_INSIDE else {}),
+        **(_OF_THE_IMAGE if remedies.known("image-of-major") and cause == "driver-too-old" else {}),
     )
+
+
+_OF_THE_IMAGE = {
+    "title": "The image demands a newer CUDA of the driver than the driver has to have",
+    "verdict": VERDICT_OF_SIDE["image"],
+}
+"""Of a driver that serves all of the CUDA major version which an image is for."""
 
 
 def _no_command(cause, finding, facts, sure):

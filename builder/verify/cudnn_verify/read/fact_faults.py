@@ -12,7 +12,7 @@ from shlex import quote
 from ..common.asking import apart_told
 from ..common.command_forms import Command
 from ..common.distributions import last_word
-from ..common.framework_builds import card_within, serves
+from ..common.framework_builds import FrameworkBuilds, card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.release_days import raised_out, works_words
 from ..common.remedies import Remedies
@@ -510,6 +510,20 @@ def tensorflow_before_colab(facts, _):
     return told % (version, row["cuda"], row["python"][1]) if row else None
 
 
+def _image_above_driver(facts, detail):
+    """What an image demands, beside what the driver came with and serves."""
+    wanted, builds = numbers(detail.get("wanted_cuda"))[:2], FrameworkBuilds(facts, detail)
+    here = builds.driver_cuda()[:2]
+    if not wanted or not here or here >= wanted:
+        return None
+    told = "the image demands CUDA %s or newer, and driver %s came with CUDA %s" % (
+        dotted(wanted),
+        facts.driver or "here",
+        dotted(here),
+    )
+    return told + ", and serves all of CUDA %d" % wanted[0] * builds.driver_serves(wanted)
+
+
 def whole_way(facts, causes):
     """[:class:`Command`]: one way that satisfies all facts of a text at once, where several of them
     contradict each other by these causes: a driver for the card, then a PyTorch with its companions for card,
@@ -576,6 +590,7 @@ FACT_FAULTS = {
     "audio-past-index": lambda facts, _: (
         audio_past_index(facts) and "torchaudio is asked of the index %s" % facts.index_asked
     ),
+    "image-above-driver": _image_above_driver,
     "releases-apart": _apart("name", "module", "member", "argument", "size", "export"),
     "files-apart": _apart("itself"),
     "part-absent": _apart("part"),

@@ -413,10 +413,10 @@ class TextFacts(object):
         """PyTorch as an installer is asked for it, with its build: ``2.6.0+cu121``."""
         self.torches = {numbers(found["version"])[:2] for found in _find_all("torches", text)}
         """The minor releases of PyTorch that a text names."""
-        self.library_path, self.noexec = (
-            _groups("path", text).get("value"),
-            _groups("noexec", text).get("path"),
-        )
+        self.library_path = next(iter(_groups("path", text).values()), None)
+        self.noexec = _groups("noexec", text).get("path")
+        self.abi = next(iter(_groups("abi", text).values()), None)
+        """``True`` or ``False``, as PyTorch prints whether it has the C++11 ABI."""
         said, self.memory_free, self.memory_total = _groups("memory", text), None, None
         if said:
             self.memory_total = int(said["total"]) << 20

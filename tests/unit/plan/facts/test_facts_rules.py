@@ -707,3 +707,18 @@ def test_the_cuda_of_a_cell_is_told_as_far_as_it_is_known(make) -> None:
     assert told("jax[cuda12]==0.5.3") == "12"  # a range of wheels
     assert told("cupy-cuda12x==13.6.0", base="nvidia/cuda:12.6.3-runtime-ubuntu24.04", cuda="base") == "12.6"
     assert told("numpy==2.2.6", cuda="none") is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "answer"),
+    [
+        ("570.133.07", Outcome.WARNS),  # 570.148.08 is the first that lists it; 570.26 serves Blackwell
+        ("570", Outcome.WARNS),
+        ("575.57.08", None),
+        ("565.57.01", Outcome.IMPOSSIBLE),  # serves no Blackwell
+    ],
+)
+def test_a_driver_of_the_branch_that_lists_a_card_is_a_reservation(make, driver: str, answer) -> None:
+    base = "rootfs:debian/trixie"
+    cell = make("torch==2.10.0", python="3.13", base=base, cuda="wheels", gpus=("RTX5060-Ti",))
+    assert outcome(check(cell, driver=driver), "gpu") == answer

@@ -12,14 +12,16 @@ from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import newest_first, pinned, release, requirement, without_marker
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.devices import of_generations
+from builder.plan.facts.rules.devices import of_generations, of_older_driver
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.rules.machines import MachineDrivers
 from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import notes, solve
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.refusals import nothing
+from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -531,7 +533,6 @@ def test_a_framework_s_import_is_that_of_its_package_whatever_it_is_called() -> 
     ("card", "driver", "other", "framework"),
     [
         ("GTX1060", "595.71", "580", "torch==2.14.1+cu126"),  # the last branch that serves Pascal
-        ("RTX5060", "570.86", "570.158.01", "torch==2.11.0+cu128"),  # the first that lists it
         ("RTX5060", "535", "570.158.01", "torch==2.11.0+cu128"),
     ],
 )
@@ -557,7 +558,8 @@ def test_who_has_a_driver_that_is_too_old_gets_the_commands_of_their_system() ->
     said = nothing(demand, search(demand), None)
     assert [way["driver"] for way in said.instead] == ["580.65.06", "410"]
     for system in ("Ubuntu 22.04, 24.04", "Debian 12, 13", "RHEL", "Fedora"):
-        assert f"  driver 580.65.06 or newer on {system}" in said.message
+        line = next(line for line in said.message.splitlines() if f"580.65.06 or newer on {system}" in line)
+        assert ("which was not read" in line) is (system[:6] != "Ubuntu")
     assert "sudo ubuntu-drivers install nvidia:580 && sudo reboot" in said.message
     windows = nothing(replace(demand, kernel_modules=False), search(demand), None).message
     assert "  a newer driver on Windows itself: https://www.nvidia.com/en-us/drivers/" in windows
@@ -743,3 +745,70 @@ def test_what_a_package_does_on_newer_cards_alone_is_said() -> None:
     assert "vllm on V100 (7.0) is without AWQ (from 7.5 on)" in said
     assert "FP8 (W8A8) (from 8.9 on)" in said
     assert not list(notes.of_features(best, replace(demand, gpus=("H100",))))
+
+
+MACHINES = (("RTX3090", "535.183.01"), ("GTX1080-Ti", "535.183.01"), ("RTX5090", "575.64.03"))
+
+
+def test_each_card_is_asked_for_with_the_driver_of_its_own_machine() -> None:
+    """The driver of one machine is no reason against the card of another one."""
+    pair = MachineDrivers(one for one in MACHINES if one[0] != "GTX1080-Ti")
+    found = search(demanded("torch", gpus=("RTX3090", "RTX5090"), driver=pair)).possible[0]
+    assert found.cell.frameworks[0].endswith("+cu128")
+    assert not search(demanded("torch", gpus=("RTX3090", "RTX5090"), driver="535.183.01")).possible
+
+
+def test_machines_that_no_build_serves_together_get_builds_of_one_release() -> None:
+    demand = demanded("torch", gpus=tuple(card for card, _ in MACHINES), driver=MachineDrivers(MACHINES))
+    said = nothing(demand, search(demand), None)
+    assert [way["cards"] for way in said.instead] == [["RTX3090", "GTX1080-Ti"], ["RTX5090"]]
+    assert [way["cell"]["frameworks"] for way in said.instead] == [
+        ["torch==2.11.0+cu126"],
+        ["torch==2.11.0+cu128"],
+    ]
+    assert "in one computer" not in said.message
+
+
+def test_of_two_machines_with_one_card_each_driver_counts() -> None:
+    drivers = MachineDrivers([("GTX1080", "535.183.01"), ("GTX1080", "595.71")])
+    assert not search(demanded("torch", gpus=("GTX1080",), driver=drivers)).possible
+    assert str(drivers) == "535.183.01"
+    assert drivers != "535.183.01"
+
+
+def test_a_server_that_is_an_image_is_told_with_what_the_machine_serves() -> None:
+    """https://docs.nvidia.com/deeplearning/triton-inference-server/release-notes/rel-24-04.html"""
+    asked = demanded("tritonserver", gpus=("T4",), driver="525.125.06")
+    image, machine, page = of_servers(asked)
+    assert "nvcr.io/nvidia/tritonserver:YY.MM-py3" in image
+    assert machine.startswith("driver 525.125.06 serves all of CUDA 12 on T4")
+    assert "525 is none of them" in machine
+    assert "release-notes" in page
+    consumer = [*of_servers(demanded("tritonserver", gpus=("RTX3090",), driver="580.65.06"))][1]
+    assert consumer.startswith("driver 580.65.06 serves all of CUDA 13 on RTX3090")
+    assert "cuda-compat" not in consumer
+    assert not [*of_servers(demanded("torch", "numpy"))]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "words"),
+    [
+        ("H100", "535.161.08", ("older than CUDA 12.8", "no PTX", "cuda-compat-12-8")),
+        ("RTX3090", "535.161.08", ("no PTX",)),
+        ("H100", "570.86.10", ()),
+    ],
+)
+def test_what_a_driver_of_the_major_version_does_not_do_is_told(gpu, driver, words) -> None:
+    """https://github.com/vllm-project/vllm/issues/31700"""
+    said = "".join(of_older_driver("12.8", (gpu,), driver))
+    assert bool(said) is bool(words)
+    assert all(word in said for word in words)
+    assert ("cuda-compat" in said) is ("cuda-compat-12-8" in words)
+
+
+def test_a_bound_on_cudnn_names_the_card_that_later_ones_serve_no_more() -> None:
+    found = proposals("jax", gpus=("V100",), driver="550.144.03")[0]
+    (why,) = [text for text in found.added if "cudnn" in text]
+    assert why.startswith("nvidia-cudnn-cu12<=9.10.2.21: cuDNN from 9.11")
+    assert "7.5 and newer, and V100 has 7.0" in why
+    assert not [text for text in proposals("jax", gpus=("T4",))[0].added if "cudnn" in text]

@@ -18,7 +18,7 @@ from builder.core.import_outcomes import Missing
 from builder.core.import_set import OWN
 from builder.core.model import Wheel
 from builder.plan.facts.reading import Truth
-from builder.plan.facts.rules import asked_once
+from builder.plan.facts.rules import asked_once, by_compat
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
 from builder.plan.resolve import notes as told_of
@@ -927,3 +927,16 @@ def test_gpu_code_that_no_table_knows_is_read_from_the_wheel(monkeypatch, listed
     assert read == [names[1]]
     assert found.possible is known
     assert (open_ in found.findings) is not known
+
+
+def test_the_nearest_set_is_one_that_the_driver_serves_itself() -> None:
+    """With cuda-compat in an image the newest torch would do, too; nobody installs that by pip."""
+    asked = demanded("torch==2.11.0", "onnxruntime-gpu==1.31.1", gpus=("T4",), driver="535.216")
+    found = substitutes.nearest_demand(asked, None, {})
+    assert found is not None
+    assert "onnxruntime-gpu[cuda,cudnn]==1.26.0" in found.proposal.cell.frameworks
+    assert by_compat(found.proposal.findings) is None
+    old = demanded("torch==2.15.0", gpus=("T4",), driver="535.216")
+    other = substitutes.nearest_demand(old, None, {})
+    assert other is not None
+    assert by_compat(other.proposal.findings) is None

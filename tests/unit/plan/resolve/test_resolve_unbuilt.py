@@ -225,7 +225,8 @@ def test_what_sources_ask_for_is_read(tmp_path: Path) -> None:
 
 
 def test_what_was_found_without_a_wheel_is_not_found_out_again(tmp_path: Path) -> None:
-    index = SourcesOnly(archive(tmp_path, "jieba-0.42.1", {"PKG-INFO": "Name: jieba\n", "setup.py": ""}))
+    files = {"PKG-INFO": "Name: jieba\n", "setup.py": "", "jieba/__init__.py": "cut = 1\n"}
+    index = SourcesOnly(archive(tmp_path, "jieba-0.42.1", files))
     said, asked = "Because jieba has no usable wheels and you require jieba, nothing can be done.", ["jieba"]
     given: list[int] = []
 
@@ -239,3 +240,58 @@ def test_what_was_found_without_a_wheel_is_not_found_out_again(tmp_path: Path) -
         tried, _, reasons = with_sources(cell("jieba"), asked, TARGET, index, solve)
         assert (tried.from_source, len(reasons)) == (("jieba",), 1)
     assert given == [0, 1, 1]
+
+
+INFO = {"PKG-INFO": "Metadata-Version: 2.1\nName: one\n", "README.md": "Install it from elsewhere."}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        # tritonserver 0.0.1.dev0: an empty module, and a setup.py that raises
+        {"setup.py": "raise RuntimeError", "one/__init__.py": "", "one.egg-info/top_level.txt": "one\n"},
+        # nvidia-dali 0.0.1.dev5: a helper of setup.py, named among no modules
+        {
+            "setup.py": "import info",
+            "info.py": "x = 1",
+            "ERROR.txt": "no",
+            "one.egg-info/top_level.txt": "\n",
+        },
+        # pytorch 1.0.2: a setup.py alone
+        {"setup.py": "raise Exception('is named torch')"},
+    ],
+)
+def test_the_placeholder_of_a_name_is_built_for_nobody(tmp_path: Path, files) -> None:
+    """As the default index has them: https://github.com/pytorch/pytorch/issues/939"""
+    path = archive(tmp_path, "one-0.0.1", INFO | files)
+    assert sdist_contents(path).empty
+    said = "Because one==0.0.1 has no usable wheels and you require one, nothing can be done."
+    with pytest.raises(NoSolutionError, match="no usable wheels"):
+        with_sources(cell("one"), ["one"], TARGET, SourcesOnly(path), solver(said))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"setup.py": "", "one.py": "x = 1"},
+        {"setup.py": "", "one.py": "x = 1", "one.egg-info/top_level.txt": "one\n"},
+        {"setup.py": "", "src/one/__init__.py": "x = 1"},
+        {"setup.py": "", "one/data.json": "{}"},
+        {"pyproject.toml": "", "src/lib.rs": "fn a() {}"},
+        # one that is there to bring others: sklearn 0.0
+        {"setup.py": "", "one.egg-info/requires.txt": "scikit-learn\n"},
+    ],
+)
+def test_what_has_a_module_or_brings_another_package_is_no_placeholder(tmp_path: Path, files) -> None:
+    assert not sdist_contents(archive(tmp_path, "one-1", INFO | files)).empty
+
+
+def test_an_archive_whose_build_downloads_the_wheel_is_no_source(tmp_path: Path) -> None:
+    """https://github.com/NVIDIA/wheel-stub"""
+    project = '[build-system]\nbuild-backend = "wheel_stub.buildapi"\n[tool.wheel_stub]\nindex_url = "%s"\n'
+    files = {"pyproject.toml": project % "https://wheels.example/"}
+    path = archive(tmp_path, "one-1", INFO | files)
+    assert sdist_contents(path).elsewhere == "https://wheels.example/"
+    said = "Because one==1 has no usable wheels and you require one, nothing can be done."
+    with pytest.raises(NoSolutionError):
+        with_sources(cell("one"), ["one"], TARGET, SourcesOnly(path), solver(said))
