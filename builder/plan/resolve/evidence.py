@@ -194,10 +194,14 @@ def _bound_package(
         elif not any(_within(wish, sign, version) for wish in wishes):
             found.notes.append(f"{bound}: {why}")
             if not wishes:
-                found.wishes.append(NamedRequirement(parsed=Requirement(bound), place=told, use=told))
+                parsed = Requirement(bound)
+                found.wishes.append(_by_use(parsed, told))
             for name in sorted({wish.name for wish in wishes}):
-                parsed = Requirement(f"{name}{sign}{version}")
-                found.bounds.append(NamedRequirement(parsed=parsed, place=told, use=told))
+                found.bounds.append(_by_use(Requirement(f"{name}{sign}{version}"), told))
+
+
+def _by_use(parsed: Requirement, told: str) -> NamedRequirement:
+    return NamedRequirement(parsed=parsed, place=told, use=told, proven=parsed.specifier)
 
 
 def _within(wish: NamedRequirement, sign: str, version: str) -> bool:

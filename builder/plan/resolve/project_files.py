@@ -136,6 +136,7 @@ def _from_folder(folder: Path) -> Wishes:
             if not bare:
                 _of_readme_alone(of_readme, found)
             if of_readme.wishes:
+                of_readme.wishes = [wish.as_told() for wish in of_readme.wishes]
                 found.take_over(of_readme)
                 read.append(readme.name)
     if bare or not any(load().is_framework(wish.name) for wish in found.wishes):
@@ -174,6 +175,8 @@ def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -
         try:
             is_image = name.endswith("Dockerfile")
             of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
+            if is_image:
+                of_file.wishes = [wish.as_told() for wish in of_file.wishes]
             found.take_over(of_file)
         except UsageError as problem:
             again.add(name)

@@ -17,11 +17,12 @@ from builder.core.errors import (
     NotKnownError,
     UsageError,
 )
-from builder.core.versions import contains, lower_bound, pinned, release
+from builder.core.versions import at_least, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
-from builder.plan.facts.tables import NameRow, load
+from builder.plan.facts.tables import NameRow, card_of, load
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
+from builder.plan.resolve.native_code import compiling, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -34,7 +35,7 @@ from builder.plan.resolve.notes import (
     of_older,
     of_pythons,
     of_retired,
-    of_sources,
+    of_system,
     releases_of,
     with_code_read,
     with_way,
@@ -67,6 +68,7 @@ from builder.plan.resolve.substitutes import (
     nearest_demand,
     written_twice,
 )
+from builder.plan.resolve.vendor_builds import refused_for_vendor
 from builder.sources.index import Index, Offer, ask
 
 
@@ -156,23 +158,10 @@ def propose(
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     Either says what would do; that is taken at once with ``take_nearest``.
     """
-    with _told_elsewhere(asked):
+    with _told_elsewhere(asked, on.gpus):
         typed = python is not None
         python = python or asked.python
-        frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
-        demand = Demand(
-            frameworks=frameworks,
-            companions=companions,
-            gpus=on.gpus,
-            driver=on.driver,
-            platform=on.platform,
-            python=python,
-            glibc=on.glibc,
-            kernel_modules=on.kernel_modules,
-            index=tuple(asked.index),
-            imports=tuple(asked.imports),
-        )
-        demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
+        demand, swapped = _by_other_names(_beside_cpu_builds(_demanded(asked, on, python), index, note))
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {named(demand.companions)} brings")
@@ -197,6 +186,9 @@ def propose(
             )
             changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
+            vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
+            if vendor is not None:
+                raise vendor from problem
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
             if isinstance(problem, _BrokenSetError) and index is not None:
                 read, _ = prove([way.proposal], demand, index, 1, note)
@@ -208,28 +200,13 @@ def propose(
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
-        if refusal is not None and not take_nearest and (changes or not standing[0].possible):
-            whole = (
-                _without_driver(demand, available, index)
-                if any(one.instead is None for one in changes)
-                else None
-            )
-            best = standing[0]
-            notes = (
-                *of_indexes(asked.places, best, demand),
-                *of_retired(best, demand),
-                *of_sources(asked, best, demand),
-            )
-            raise with_way(refusal, changes, standing[0], whole, notes) from refusal
+        kept = standing[0].possible and all(one.keeps_files for one in changes)
+        if refusal is not None and not take_nearest and not kept:
+            some = any(one.instead is None for one in changes)
+            whole = _without_driver(demand, available, index) if some else None
+            raise _with_way(refusal, changes, standing[0], demand, asked, whole=whole) from refusal
         by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
-        machine_given = (
-            demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
-        )
-        last = [
-            last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
-            for wish in demand.frameworks
-            if machine_given
-        ]
+        last = _last_releases(demand)
         said += notes_on(standing, demand, asked, by_hand)
         said += noted_as("driver", of_newer_driver(last, demand))
         return ProposedMatrix(
@@ -244,8 +221,55 @@ def propose(
         )
 
 
+def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
+    frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
+    return Demand(
+        frameworks=frameworks,
+        companions=companions,
+        gpus=on.gpus,
+        driver=on.driver,
+        platform=on.platform,
+        python=python,
+        glibc=on.glibc,
+        kernel_modules=on.kernel_modules,
+        index=tuple(asked.index),
+        imports=tuple(asked.imports),
+    )
+
+
+def _last_releases(demand: Demand) -> list[LastRelease]:
+    """The newest release of each framework, where a card or a driver is given."""
+    given = demand.gpus or demand.driver is not None
+    if not given or demand.built_for != "linux/amd64" or demand.glibc is not None:
+        return []
+    return [
+        last_release(wish.name, demand.gpus, demand.driver, takes=demand.takes_python)
+        for wish in demand.frameworks
+    ]
+
+
+def _with_way(
+    refusal: NothingPossibleError,
+    changes: Sequence[Substitution],
+    best: Proposal,
+    demand: Demand,
+    asked: Wishes,
+    *,
+    whole: Proposal | None,
+) -> NothingPossibleError:
+    """As :func:`with_way`, with what has to be on the system, and the notes on the set."""
+    by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
+    notes = (
+        *of_indexes(asked.places, best, demand),
+        *of_retired(best, demand),
+        *of_sources(asked, best, demand),
+    )
+    system = [*of_system(best, demand, [*by_hand, *compiling(asked)])]
+    return with_way(refusal, changes, best, whole, system=system, notes=notes)
+
+
 @contextmanager
-def _told_elsewhere(asked: Wishes) -> Iterator[None]:
+def _told_elsewhere(asked: Wishes, gpus: Sequence[str]) -> Iterator[None]:
     """A refusal gets a line for each package that is asked for twice, and for each copy of such a release
     that lies on no package index.
     """
@@ -256,12 +280,16 @@ def _told_elsewhere(asked: Wishes) -> Iterator[None]:
             first, *more = none.message.splitlines()
             none.reasons = (*asked.clashes, *none.reasons)
             none.message = "\n".join((first, *(f"  {clash}" for clash in asked.clashes), *more))
+        cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
         rows = {
             row: str(row.source)
             for wish in asked.wishes
             for row in load().elsewhere
             if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
             if (newest := _newest_of(wish)) and contains(row.versions, newest)
+            if not (row.newer and wish.proven)  # the sources take what newer releases have no more
+            if row.capability_max is None
+            or all(at_least(row.capability_max, one.capability) for one in cards)
         }
         if not rows:
             raise
@@ -549,7 +577,7 @@ def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
     framework, pytorch and paddle.
     """
     changes: list[Substitution] = []
-    placed: dict[str, NamedRequirement] = {wish.name: wish for wish in demand.frameworks}
+    placed = [*demand.frameworks]
     for wish in demand.companions:
         build, row = load().without.get(wish.name), _mistaken(wish, demand)
         if build is not None and not demand.frameworks:
@@ -558,17 +586,16 @@ def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
             what = "names another package" if row.outcome == "warns" else "has no wheel"
             instead, reason = row.instead, f"{what}: {row.reason}"
         else:
-            placed[wish.name] = wish
+            placed.append(wish)  # of several under other markers each
             continue
         other = wish.named(instead)
-        twice = other.name in placed
+        twice = other.name in {one.name for one in placed}
         if twice and (wish.parsed.specifier or not demand.frameworks):
             return demand, []
-        placed.setdefault(other.name, other)
+        placed += [] if twice else [other]
         changes.append(Substitution(asked=wish, instead=None if twice else str(other), reason=reason))
-    named = tuple(placed.values())
-    frameworks = tuple(wish for wish in named if load().is_framework(wish.name))
-    others = tuple(wish for wish in named if wish not in frameworks)
+    frameworks = tuple(wish for wish in placed if load().is_framework(wish.name))
+    others = tuple(wish for wish in placed if wish not in frameworks)
     return replace(demand, frameworks=frameworks, companions=others), changes
 
 

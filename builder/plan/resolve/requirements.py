@@ -129,6 +129,10 @@ class NamedRequirement:
     """``train.py:12 uses numpy.float``: the source that sets a bound of it, which counts less than any
     requirement; empty if none does.
     """
+    proven: SpecifierSet = field(default_factory=SpecifierSet)
+    """The bounds that the project's own sources set by the names that they take."""
+    told: SpecifierSet = field(default_factory=SpecifierSet)
+    """The bounds that only a Dockerfile or a README sets: they tell of their author's machine."""
 
     @property
     def name(self) -> str:
@@ -136,6 +140,23 @@ class NamedRequirement:
 
     def __str__(self) -> str:
         return str(self.parsed)
+
+    def firmly_takes(self, version: str) -> bool:
+        """Whether a version is within all bounds but those that are only :attr:`told`."""
+        return contains(SpecifierSet(",".join(self._firm())), version)
+
+    def _firm(self) -> set[str]:
+        # `in` asks a set of specifiers about versions
+        return {*map(str, self.parsed.specifier)} - {*map(str, self.told)}
+
+    def told_beside(self, other: Self) -> SpecifierSet:
+        """The bounds that are only told in this and another requirement on the same package."""
+        told = {*map(str, self.told), *map(str, other.told)}
+        return SpecifierSet(",".join(sorted(told - self._firm() - other._firm())))
+
+    def as_told(self) -> Self:
+        """The requirement as a Dockerfile or a README has it beside a project's other files."""
+        return replace(self, told=self.parsed.specifier)
 
     def bound(self, specifier: str, *, extras: bool = True) -> Self:
         """The package with other bounds, whatever its marker; with the same ``extras``, or with none."""
@@ -320,7 +341,10 @@ class Wishes:
                 parsed.extras |= wish.parsed.extras
                 places = dict.fromkeys((before.place, wish.place))
                 place, use = ", ".join(places), before.use or wish.use
-                wish = NamedRequirement(parsed=parsed, place=place, use=use)  # noqa: PLW2901
+                proven, told_ = before.proven & wish.proven, before.told_beside(wish)
+                wish = NamedRequirement(  # noqa: PLW2901
+                    parsed=parsed, place=place, use=use, proven=proven, told=told_
+                )
             found[key] = wish
         unused = [wish for wish in self.bounds if wish.name not in names]
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""

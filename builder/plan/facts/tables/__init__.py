@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SystemLibraryRow as SystemLibraryRow,
         SystemRow as SystemRow,
         TagRow as TagRow,
+        VendorBuildRow as VendorBuildRow,
         jax_cuda as jax_cuda,
         load as load,
     )

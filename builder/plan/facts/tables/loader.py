@@ -221,6 +221,28 @@ class ElsewhereRow(Row):
     name: str
     versions: SpecifierSet
     text: str
+    capability_max: str | None = None
+    """The newest compute capability that it is for; None for any."""
+    newer: bool = False
+    """Whether it is a way to a newer release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VendorBuildRow(Row):
+    """A framework's release in NVIDIA's own build, which no package index has."""
+
+    name: str
+    version: str
+    cuda: str
+    cards: tuple[str, ...]
+    """The oldest and the newest compute capability that it serves."""
+    python: str
+    glibc: str
+    system: str
+    image: str
+    pip: tuple[str, ...] = ()
+    """What pip installs, one after the other; empty if the image alone has it."""
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +345,8 @@ class BuildRow(Row):
     """On the package index, in its normal form."""
     needs: tuple[str, ...] | None = None
     """Debian packages, beside a compiler and Python's headers; None if nobody read them."""
+    rpm: tuple[str, ...] = ()
+    """The same of Fedora and RHEL."""
     against: str = ""
     """The framework that the build imports, and its own requirements do not name."""
     versions: SpecifierSet | None = None
@@ -526,6 +550,11 @@ class Facts:
         return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
 
     @functools.cached_property
+    def vendor_builds(self) -> tuple[VendorBuildRow, ...]:
+        """NVIDIA's own builds of releases, that for the newest CUDA first."""
+        return TableFile(self.folder / "elsewhere.toml").rows(VendorBuildRow, "builds")
+
+    @functools.cached_property
     def elsewhere_systems(self) -> Mapping[tuple[str, str], ElsewhereSystemRow]:
         """Builds for systems that images are not for, and without CUDA, by framework and system."""
         rows = TableFile(self.folder / "elsewhere.toml").rows(ElsewhereSystemRow, "systems")
@@ -624,8 +653,13 @@ class Facts:
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
         """Debian packages that compiling this one needs; None if no row has it."""
+        row = self.build_row(name, version)
+        return row.needs if row is not None else None
+
+    def build_row(self, name: str, version: str) -> BuildRow | None:
+        """The row with what compiling this one needs; None if no row has it."""
         rows = (row for row in self.builds if row.name == name and row.needs is not None)
-        return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
+        return next((r for r in rows if r.versions is None or r.versions.contains(version)), None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

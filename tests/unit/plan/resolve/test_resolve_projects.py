@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.errors import UsageError
-from builder.plan.resolve import notes
+from builder.plan.resolve import native_code
 from builder.plan.resolve.project_files import from_file
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
@@ -568,8 +568,8 @@ def test_what_is_built_after_the_framework_is_taken_of_a_readme(tmp_path: Path) 
 def test_the_compilers_that_nvcc_takes_are_those_that_the_probe_knows() -> None:
     """The probe's table stands alone, in one file that runs on old Pythons."""
     known = {cuda: int(gcc) for cuda, gcc in read_patterns()["newest-gcc"].items()}
-    assert known.items() <= dict(notes._GCC).items()
-    assert {cuda: gcc for cuda, gcc in notes._GCC if cuda != "11.0"} == known
+    assert known.items() <= dict(native_code._GCC).items()
+    assert {cuda: gcc for cuda, gcc in native_code._GCC if cuda != "11.0"} == known
 
 
 def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_noted(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Code that is compiled where a proposal is installed: a project's own for CUDA, and packages of which an
+index has sources alone; what that takes on the system, and the releases that can compile for a card.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from packaging.requirements import Requirement
+
+from builder.core.model import Cell
+from builder.core.versions import canonical, key, pinned, requirement, short
+from builder.plan.facts.rules import cuda_of
+from builder.plan.facts.tables import GpuRow, card_of, load
+from builder.plan.resolve.requirements import Wishes
+from builder.plan.resolve.solve import Demand, Proposal
+
+
+def compiling(asked: Wishes) -> list[str]:
+    """The places of a project's own CUDA code, which is compiled as it runs or is installed."""
+    return sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
+
+
+def of_compiled(texts: Iterable[str]) -> Iterator[str]:
+    """The line that installs on the system what compiling these packages takes, if any needs more than a
+    compiler; each as a requirement.
+    """
+    parsed = (one for text in texts if (one := requirement(text)) is not None)
+    named = {canonical(one.name): pinned(one) or "0" for one in parsed}
+    rows = [row for name, version in named.items() if (row := load().build_row(name, version)) is not None]
+    if not rows:
+        return
+    debian = sorted({name for row in rows for name in row.needs or ()})
+    others = sorted({name for row in rows for name in row.rpm})
+    yield (
+        f"to compile {', '.join(row.name for row in rows)}, on the system: Debian and Ubuntu `sudo apt-get "
+        f"install -y build-essential {' '.join(debian)}`; Fedora, and RHEL with EPEL `sudo dnf install -y "
+        f"gcc-c++ {' '.join(others)}` [{rows[0].source}]"
+    )
+
+
+def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
+    """What it takes to compile a project's own CUDA code beside the first proposal: nvcc of its CUDA, an
+    image that has it, and the architectures of the cards; and which of its own lines say another.
+    """
+    cuda = cuda_of(best.cell)
+    if cuda is None or not (asked.sources or asked.compiling):
+        return
+    rows = [row for row in load().tags if short(row.cuda, 2) == short(cuda, 2) and row.state == "listed"]
+    images = [(row, name) for row in rows for name in row.systems if name.startswith("ubuntu")]
+    newest = max(images, key=lambda one: (key(one[0].cuda), key(one[1].removeprefix("ubuntu"))), default=None)
+    row, system = newest if newest is not None else (None, "")
+    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    known = {_known_to_nvcc(best.cell, card) for card in cards}
+    listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
+    host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
+    if asked.sources:
+        told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
+        more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with ENV TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        text = (
+            f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
+            f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{host}{image}{arch}"
+        )
+        folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
+        yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    installed = [place for kind, _, place in asked.compiling if kind == "install"]
+    if installed and not any(text == "." for text, _, _ in asked.sources):
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        yield (
+            f"{', '.join(installed[:4])}: CUDA code of the project's own, compiled as `pip install "
+            f"--no-build-isolation` of its folder, after the others, by nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{host}{image}{arch}"
+        )
+    at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
+    if at_run:
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        yield (
+            f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
+            f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
+        )
+    for kind, value, place in asked.compiling:
+        if kind in {"run", "install"}:
+            continue
+        if kind == "architectures":
+            for card in () if _compiled_for(value, cards) else cards[:1]:
+                said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
+                slow = ", and its PTX is compiled anew as programs start" * ("+PTX" in value)
+                yield f"{said}{slow}: put {listed!r} there"
+        elif key(value)[:2] != key(cuda)[:2]:
+            yield (
+                f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
+                f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
+            )
+
+
+_GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
+"""The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
+https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).
+"""
+
+
+def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:
+    """The newest architecture that runs on a card, ``8.6`` on one of 8.9, of those that the framework's own
+    build is for: its nvcc knows them. Without one of the card's major the newest older one, with its PTX. The
+    card's own if nobody read the build.
+    """
+    have = key(card.capability)
+    for parsed in map(Requirement, cell.frameworks):
+        release_, _, taken = (pinned(parsed) or "").partition("+")
+        for row in load().table(canonical(parsed.name)).of(release_):
+            if row.variant != taken and (taken or not row.default):
+                continue
+            made = {f"{text[3:-1]}.{text[-1]}" for text in row.architectures if re.fullmatch(r"sm_\d+", text)}
+            fitting = [one for one in made if key(one) <= have]
+            best = max(fitting, key=key, default=card.capability)
+            return best + "+PTX" * (key(best)[0] != have[0])
+    return card.capability
+
+
+def _compiled_for(listed: str, cards: Sequence[GpuRow]) -> bool:
+    """Whether ``8.0 8.6`` makes code for all cards: that of the same major, and of a minor not above it."""
+    made = [key(one) for one in re.findall(r"\d+\.\d", listed)]
+    have = [key(card.capability) for card in cards]
+    return not made or all(any(one[0] == mine[0] and one <= mine for one in made) for mine in have)
