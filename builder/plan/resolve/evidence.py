@@ -410,7 +410,10 @@ def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
     if clause.operator == ">=" and bound is not None and release(bound) >= release(version):
         return False
     upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-    return (not upper or bool(wish.use)) and contains(wish.parsed.specifier, version)
+    later = (
+        bool(wish.use) and bound is not None and release(bound) > release(version)
+    )  # of its line one may do
+    return (not upper or bool(wish.use)) and (later or contains(wish.parsed.specifier, version))
 
 
 def _told(

@@ -2,22 +2,95 @@
 index has sources alone; what that takes on the system, and the releases that can compile for a card.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
+from builder.core.errors import UsageError
 from builder.core.model import Cell
-from builder.core.versions import canonical, key, pinned, requirement, short
+from builder.core.versions import (
+    apart,
+    at_least,
+    canonical,
+    key,
+    lower_bound,
+    pinned,
+    requirement,
+    short,
+)
 from builder.plan.facts.rules import cuda_of
-from builder.plan.facts.tables import GpuRow, card_of, load
-from builder.plan.resolve.requirements import Wishes
+from builder.plan.facts.tables import GpuRow, RemovedRow, card_of, load
+from builder.plan.resolve.requirements import NamedRequirement, Wishes, read_text
 from builder.plan.resolve.solve import Demand, Proposal
 
 
 def compiling(asked: Wishes) -> list[str]:
     """The places of a project's own CUDA code, which is compiled as it runs or is installed."""
     return sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
+
+
+def note_removed(sources: Iterable[Path], found: Wishes) -> None:
+    """Note the names in a project's C++ and CUDA sources that PyTorch has no more, with what it has then."""
+    seen = dict[RemovedRow, list[str]]()
+    for path in sources:
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            for row in load().removed_names:
+                if (at := text.find(row.name)) >= 0:
+                    seen.setdefault(row, []).append(f"{path}:{text.count(chr(10), 0, at) + 1}")
+    for row, places in seen.items():
+        more = f" and {len(places) - 1} more files" if len(places) > 1 else ""
+        found.notes.append(
+            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put {row.instead} "
+            "there before it is compiled"
+        )
+
+
+def for_compiling(demand: Demand, asked: Wishes) -> Demand:
+    """The demand with a PyTorch whose tool for extensions knows the cards, where the project's own CUDA code
+    is compiled by it and no requirement says otherwise.
+    """
+    places, cards = compiling(asked), [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    if not places or not cards:
+        return demand
+    newest = max(cards, key=lambda card: key(card.capability))
+    refused = [row for row in load().extensions if key(row.newest) < key(newest.capability)]
+    least = max((row.before for row in refused), key=key, default=None)
+    if least is None:
+        return demand
+    card = f"{newest.name} ({newest.capability})"
+    why = f"{places[0]} compiles CUDA code, and {card} is unknown to PyTorch's tool for it before {least}"
+
+    def bounded(wish: NamedRequirement) -> NamedRequirement:
+        bound, mine = SpecifierSet(f">={least}"), lower_bound(wish.parsed)
+        known = mine is not None and at_least(mine, least)
+        if wish.name != "torch" or known or apart(wish.parsed.specifier, bound):
+            return wish
+        parsed = Requirement(str(wish.parsed))
+        parsed.specifier &= bound
+        asked.notes.append(f"torch>={least}: {why}")
+        return replace(wish, parsed=parsed, use=wish.use or why)
+
+    return replace(demand, frameworks=tuple(map(bounded, demand.frameworks)))
+
+
+def _refuses(best: Proposal, cards: Sequence[GpuRow]) -> bool:
+    """Whether the proposal's PyTorch has a tool for extensions that refuses one of the cards."""
+    names = {canonical(one.name): pinned(one) or "" for one in map(Requirement, best.cell.frameworks)}
+    version = names.get("torch", "").partition("+")[0]
+    return any(
+        at_least(version, row.since)
+        and not at_least(version, row.before)
+        and key(row.newest) < key(card.capability)
+        for row in load().extensions
+        if version
+        for card in cards
+    )
 
 
 def of_compiled(texts: Iterable[str]) -> Iterator[str]:
@@ -78,6 +151,10 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
     if at_run:
         image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        needed = f", without which it ends with `Unknown CUDA arch` on {cards[0].name}" * _refuses(
+            best, cards[:1]
+        )
+        image += f"; with TORCH_CUDA_ARCH_LIST={listed!r}{needed}" if listed else ""
         yield (
             f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
             f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"

@@ -37,6 +37,7 @@ from builder.plan.resolve.environments import (
     is_dockerfile,
 )
 from builder.plan.resolve.evidence import add_told
+from builder.plan.resolve.native_code import note_removed
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -55,6 +56,7 @@ from builder.plan.resolve.source_files import (
     from_setup_cfg,
     from_setup_py,
     note_sources,
+    sources_below,
 )
 from builder.sources.index import MACHINES, environment
 
@@ -102,6 +104,8 @@ _EITHER = (
 """Files that say the same in several ways: of each the first that is there is read."""
 
 
+_TELLS_OF_AN_IMAGE = re.compile(r"Dockerfile$|^runtime\.txt$|^\.python-version$")
+"""Files that say how one image was made, and list no requirements of the project's."""
 _README = r"(?i)readme(?:\.(?:md|rst|txt))?"
 """Read of a folder that has no requirements elsewhere."""
 
@@ -127,7 +131,7 @@ def _from_folder(folder: Path) -> Wishes:
     others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    bare = not found.wishes
+    bare = not found.wishes or not [name for name in read if not _TELLS_OF_AN_IMAGE.search(name)]
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
         add_told(readme, found)
@@ -144,6 +148,7 @@ def _from_folder(folder: Path) -> Wishes:
     _from_its_own_folders(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
+    note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:

@@ -22,7 +22,7 @@ from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
 from builder.plan.facts.tables import NameRow, card_of, load
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
-from builder.plan.resolve.native_code import compiling, of_sources
+from builder.plan.resolve.native_code import compiling, for_compiling, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -176,7 +176,7 @@ def propose(
             _refuse_silent(offers)
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-        demand = of_its_time(demand, available, asked.notes)
+        demand = for_compiling(of_its_time(demand, available, asked.notes), asked)
         changes, refusal = swapped, _refused_for(swapped)
         ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
         demand = ways[-1][0]

@@ -404,16 +404,19 @@ class Wishes:
                 said.append(f"{named}: no version is {'both' if len(wishes) == 2 else 'all of these'}")
         return said
 
-    def once(self) -> Self:
-        """The last of several requirements on one package in a notebook, as pip has it."""
+    def once(self, *, first: bool = False) -> Self:
+        """The last of several requirements on one package in a notebook, as pip has it; with ``first`` the
+        first, as of a README, whose later lines are for other machines and uses.
+        """
         latest: dict[str, NamedRequirement] = {}
         notes = list(self.notes)
-        for wish in self.wishes:
+        for wish in reversed(self.wishes) if first else self.wishes:
             before = latest.pop(wish.name, None)
             if before is not None and str(before) != str(wish):
                 notes.append(f"{before.place}: {before}: replaced by {wish} ({wish.place})")
             latest[wish.name] = wish
-        return replace(self, wishes=list(latest.values()), notes=notes)
+        kept = list(latest.values())
+        return replace(self, wishes=kept[::-1] if first else kept, notes=notes)
 
 
 def _is_within(one: str, other: str) -> bool:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         GpuRow as GpuRow,
         KernelRow as KernelRow,
         NameRow as NameRow,
+        RemovedRow as RemovedRow,
         SameFilesRow as SameFilesRow,
         SystemLibraryRow as SystemLibraryRow,
         SystemRow as SystemRow,

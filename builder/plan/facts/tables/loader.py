@@ -353,6 +353,25 @@ class BuildRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExtensionRow(Row):
+    """What PyTorch's tool for extensions compiles for, in releases from ``since`` to before ``before``."""
+
+    since: str
+    before: str
+    newest: str
+    """The newest compute capability that it names; a newer card is an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovedRow(Row):
+    """A name of PyTorch's C++ code that releases from ``until`` on have no more."""
+
+    name: str
+    until: str
+    instead: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArchiveRow(Row):
     """An archive of python-build-standalone."""
 
@@ -543,6 +562,16 @@ class Facts:
         """
         suite = system.suite if system is not None else None
         return frozenset(self._of_debian["bare"].get(suite, "").split())
+
+    @functools.cached_property
+    def extensions(self) -> tuple[ExtensionRow, ...]:
+        """What PyTorch's tool for extensions compiles for."""
+        return TableFile(self.folder / "kernel-compilers.toml").rows(ExtensionRow, "extensions")
+
+    @functools.cached_property
+    def removed_names(self) -> tuple[RemovedRow, ...]:
+        """What extensions of PyTorch's own kind lost."""
+        return TableFile(self.folder / "kernel-compilers.toml").rows(RemovedRow, "removed")
 
     @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:

@@ -11,7 +11,10 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.resolve import native_code
+from builder.plan.resolve.evidence import with_told
 from builder.plan.resolve.project_files import from_file
+from builder.plan.resolve.requirements import from_arguments
+from builder.plan.resolve.solve import Demand, split
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
@@ -640,3 +643,51 @@ def test_a_folder_without_setup_py_or_cmake_compiles_nothing(
     found = from_file(tmp_path / "requirements.txt")
     assert found.by_hand == [f"{tmp_path}/mine"]
     assert bool(found.sources) is compiles
+
+
+CUDA_PROJECT = {
+    "ops.py": "import torch\nfrom torch.utils import cpp_extension\ncpp_extension.load('x', [])\n",
+    "ops.cpp": "#include <torch/extension.h>\nvoid f() {\n  AT_CHECK(true);\n}\n",
+    "README.md": "## Requirements\n\n* 64-bit Python 3.7 and PyTorch 1.7.1.\n* `pip install click ninja`\n",
+}
+
+
+@pytest.mark.parametrize(("card", "least"), [("RTX4090", ">=1.8"), ("RTX3090", ">=1.7"), ("T4", None)])
+def test_code_that_is_compiled_for_a_card_takes_a_pytorch_that_knows_it(tmp_path, card, least) -> None:
+    """https://github.com/NVlabs/stylegan2-ada-pytorch: 1.7.1 ends with Unknown CUDA arch on 8.9."""
+    for name, text in CUDA_PROJECT.items():
+        (tmp_path / name).write_text(text)
+    asked = from_file(tmp_path).merged()
+    demand = native_code.for_compiling(Demand(frameworks=split(asked)[0], gpus=(card,)), asked)
+    (torch,) = demand.frameworks
+    assert str(torch.parsed.specifier) == (least or "")
+    told = [str(one.frameworks[0].parsed.specifier) for one, _ in with_told(demand, asked.told, {})]
+    assert ("==1.7.1" in told[0]) is (least != ">=1.8")
+    pinned = Demand(frameworks=split(from_arguments(["torch==1.7.1"]))[0], gpus=(card,))
+    assert native_code.for_compiling(pinned, asked) == pinned
+
+
+def test_a_readme_is_read_as_people_write_it_and_its_first_line_counts(tmp_path) -> None:
+    """A command in a sentence, a list under one that names pip, and use before training."""
+    (tmp_path / "README.md").write_text(
+        "    conda install pytorch=1.4 torchvision=0.5 -c pytorch\n\nTo train:\n\n"
+        "    conda install pytorch=1.1 torchvision=0.3 -c pytorch\n\nRun `pip install click` first.\n\n"
+        "Install the following Python dependencies (with `pip install`):\n\n"
+        "    matplotlib\n    'trimesh>=2.35.39,<2.35.40'\n\n## Run\n\n    python demo.py\n"
+    )
+    names = [str(wish) for wish in from_file(tmp_path).wishes]
+    assert sorted(names) == [
+        "click",
+        "matplotlib",
+        "torch==1.4.*",
+        "torchvision==0.5.*",
+        "trimesh<2.35.40,>=2.35.39",
+    ]
+
+
+def test_what_extensions_of_pytorch_lost_is_told_with_what_stands_for_it(tmp_path) -> None:
+    for name, text in CUDA_PROJECT.items():
+        (tmp_path / name).write_text(text)
+    (note,) = (text for text in from_file(tmp_path).notes if "AT_CHECK" in text)
+    assert note.startswith(f"{tmp_path / 'ops.cpp'}:3: AT_CHECK, which PyTorch has no longer from 1.5 on")
+    assert "put TORCH_CHECK there" in note
