@@ -36,6 +36,7 @@ from builder.plan.resolve import (
     from_pylock,
     from_pyproject,
     needs_standalone,
+    pages_of,
     propose,
     to_matrix_yaml,
 )
@@ -313,6 +314,7 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
     if by_hand := [*left, *found.asked.by_hand]:
         tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
         lines = [pip_install(tools, ())] if tools else []
+        pages = list(dict.fromkeys((*pages_of(left, cell), *pages)))
         lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         command = " && ".join(lines)
         yield AnswerLine(kind="by-hand", text=f"  then, by hand: {command}", command=command)

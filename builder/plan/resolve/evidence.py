@@ -367,8 +367,54 @@ def ways_of(
     period = ways[0][0].period
     if index is None or period is None:
         return ways
+    if len(ways) == 1 and (of_day := _frameworks_of_time(demand, period, available, index)) is not None:
+        ways = [(replace(of_day[0], period=period), of_day[1]), *ways]
     of_time = tuple(releases_for_repositories(asked, period, index))
     return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
+
+
+def _frameworks_of_time(
+    demand: Demand, period: Period, available: Mapping[str, Sequence[str]], index: Index
+) -> tuple[Demand, list[str]] | None:
+    """The demand with open frameworks bound to the project's time, where a package beside them that has code
+    for one CUDA, or is linked with a framework, is pinned to a release of that time; None without such, or if
+    no release of that time is for the machine.
+
+    Who pins bitsandbytes 0.40 has the PyTorch of that summer: of later CUDAs it has no library.
+    """
+    pinned_ = [
+        wish.name
+        for wish in demand.companions
+        if wish.name in load().package_names
+        and not load().package_names[wish.name].light
+        and any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
+    ]
+    if not pinned_ or period.by_use:
+        return None
+    taken = dict[str, str]()
+    for wish in demand.frameworks:
+        open_ = not any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
+        files = page(wish.name, index) if open_ else "it is bound"
+        if isinstance(files, str):
+            continue
+        of_time = [one for one, day in released(files, wish.name).items() if day <= period.day]
+        fitting = [one for one in of_time if contains(wish.parsed.specifier, one.partition("+")[0])]
+        if fitting:
+            taken[wish.name] = f"<={max(fitting, key=release).partition('+')[0]}"
+    frameworks = tuple(
+        wish.bound(f"{','.join(filter(None, (str(wish.parsed.specifier), taken[wish.name])))}")
+        if wish.name in taken
+        else wish
+        for wish in demand.frameworks
+    )
+    bounded = replace(demand, frameworks=frameworks)
+    if not taken or closest(replace(bounded, companions=()), {}, available=available) is None:
+        return None
+    beside = ", ".join(pinned_)
+    said = [
+        f"{name}{bound}: of the time of {beside} beside it, {period.why}" for name, bound in taken.items()
+    ]
+    return bounded, said
 
 
 def with_told(

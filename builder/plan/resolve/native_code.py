@@ -34,6 +34,12 @@ def compiling(asked: Wishes) -> list[str]:
     return sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
 
 
+def installed_by_nvcc(asked: Wishes) -> tuple[list[str], list[str]]:
+    """What nvcc compiles of a project and of what is installed from source, and of what nobody read that."""
+    here = [text for text, _, is_here in asked.sources if is_here]
+    return [*here, *compiling(asked)], [text for text, _, is_here in asked.sources if not is_here]
+
+
 def note_removed(sources: Iterable[Path], found: Wishes) -> None:
     """Note the names in a project's C++ and CUDA sources that PyTorch has no more, with what it has then."""
     seen = dict[RemovedRow, list[str]]()
@@ -46,8 +52,8 @@ def note_removed(sources: Iterable[Path], found: Wishes) -> None:
     for row, places in seen.items():
         more = f" and {len(places) - 1} more files" if len(places) > 1 else ""
         found.notes.append(
-            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put {row.instead} "
-            "there before it is compiled"
+            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put "
+            f"{row.instead} there before it is compiled"
         )
 
 
@@ -63,8 +69,8 @@ def for_compiling(demand: Demand, asked: Wishes) -> Demand:
     least = max((row.before for row in refused), key=key, default=None)
     if least is None:
         return demand
-    card = f"{newest.name} ({newest.capability})"
-    why = f"{places[0]} compiles CUDA code, and {card} is unknown to PyTorch's tool for it before {least}"
+    told = f"{newest.name} ({newest.capability})"
+    why = f"{places[0]} compiles CUDA code, and {told} is unknown to PyTorch's tool for it before {least}"
 
     def bounded(wish: NamedRequirement) -> NamedRequirement:
         bound, mine = SpecifierSet(f">={least}"), lower_bound(wish.parsed)

@@ -28,7 +28,8 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
-from builder.plan.resolve.native_code import compiling, of_compiled, of_sources
+from builder.plan.resolve.cuda_variants import pages_of
+from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
@@ -80,7 +81,8 @@ def notes_on(
     compiled after it.
     """
     best = standing[0]
-    yield from noted_as("system", of_system(best, demand, [*by_hand, *compiling(asked)]))
+    sure, unread = installed_by_nvcc(asked)
+    yield from noted_as("system", of_system(best, demand, [*by_hand, *sure], unread))
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(best.cell.frameworks)
         yield ProposalNote(
@@ -98,9 +100,12 @@ def notes_on(
     yield from noted_as("image", official_images(best.cell) if best.cell.cuda.provider != "none" else ())
 
 
-def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
+def of_system(
+    best: Proposal, demand: Demand, by_hand: Sequence[str] = (), unread: Sequence[str] = ()
+) -> Iterator[str]:
     """What has to be on the system for the first proposal: the driver, CUDA where no wheel brings it,
     packages of Debian's, nvcc for what is compiled, now or as it runs, and what other sources need.
+    ``unread``: sources of which nobody read whether they have CUDA code.
     """
     cell, cuda = best.cell, cuda_of(best.cell)
     if cuda is None or cell.cuda.provider == "none":
@@ -111,6 +116,7 @@ def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> It
     with_sources = [text.partition(":")[0].replace(" ", "==", 1) for text in best.sources]
     names = ", ".join((*after(cell), *by_hand))
     to = [f"to compile {names}"] if names else []
+    to += [f"for CUDA code in {', '.join(unread)}, if it has any"] if unread else []
     if cell.cuda.provider == "base":
         also = f", and nvcc of CUDA {short(cuda, 2)} {' and '.join(to)}" if to else ""
         yield (
@@ -648,7 +654,8 @@ def with_way(
         line = pip_line(cell, system=cell.cuda.provider == "base")
         lines += [f"  by pip, on Python {cell.python}: {line}"] if line is not None else []
         if by_hand := [text for change in changes if (text := change.by_hand) is not None]:
-            lines.append(f"  then, by hand: {pip_install(('--no-build-isolation', *by_hand), ())}")
+            pages = pages_of(by_hand, cell)
+            lines.append(f"  then, by hand: {pip_install(('--no-build-isolation', *by_hand), (), pages)}")
     lines += (f"  {text}" for text in system)
     lines += (f"  {one}" for one in told)
     bad = (one.message for one in proposal.findings if one.rule == "known-bad")

@@ -18,11 +18,12 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.versions import at_least, contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
 from builder.plan.facts.tables import NameRow, card_of, load
+from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of
-from builder.plan.resolve.native_code import compiling, for_compiling, of_sources
+from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -176,8 +177,8 @@ def propose(
             _refuse_silent(offers)
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-        demand = for_compiling(of_its_time(demand, available, asked.notes), asked)
-        changes, refusal = swapped, _refused_for(swapped)
+        demand, paged = _without_pages(for_compiling(of_its_time(demand, available, asked.notes), asked))
+        refusal = _refused_for(swapped)
         ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
         demand = ways[-1][0]
         try:
@@ -186,28 +187,29 @@ def propose(
             )
             changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
+            if isinstance(
+                problem, NotKnownError
+            ):  # what decides was not read: the project's time is the nearest
+                demand = ways[0][0]
             vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
             if vendor is not None:
                 raise vendor from problem
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
-            if isinstance(problem, _BrokenSetError) and index is not None:
-                read, _ = prove([way.proposal], demand, index, 1, note)
-                if not read:  # the nearest set has the same against it
-                    raise
-                way = replace(way, proposal=read[0])
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
-        kept = standing[0].possible and all(one.keeps_files for one in changes)
-        if refusal is not None and not take_nearest and not kept:
+        if refusal is not None and not take_nearest and not _keeps_files(changes, standing[0]):
             some = any(one.instead is None for one in changes)
             whole = _without_driver(demand, available, index) if some else None
-            raise _with_way(refusal, changes, standing[0], demand, asked, whole=whole) from refusal
-        by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
+            raise _with_way(
+                refusal, changes, standing[0], demand, asked, whole=whole, paged=paged
+            ) from refusal
+        by_hand = [*filter(None, (change.by_hand for change in changes))]
         last = _last_releases(demand)
         said += notes_on(standing, demand, asked, by_hand)
+        said += noted_as("system", (one.line(standing[0].cell) for one in paged))
         said += noted_as("driver", of_newer_driver(last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
@@ -237,6 +239,20 @@ def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
     )
 
 
+def _keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
+    """Whether a set keeps to a project's requirements, and is possible, but for what nobody compiled yet."""
+    open_ = {one.rule for one in best.findings if one.outcome is Outcome.UNKNOWN}
+    return (best.possible or (bool(changes) and open_ == {"from-source"})) and all(
+        one.keeps_files for one in changes
+    )
+
+
+def _without_pages(demand: Demand) -> tuple[Demand, list[PageWheel]]:
+    """As :func:`without_pages`, of a demand."""
+    frameworks, companions, paged = without_pages(demand.frameworks, demand.companions)
+    return replace(demand, frameworks=frameworks, companions=companions), paged
+
+
 def _last_releases(demand: Demand) -> list[LastRelease]:
     """The newest release of each framework, where a card or a driver is given."""
     given = demand.gpus or demand.driver is not None
@@ -256,15 +272,18 @@ def _with_way(
     asked: Wishes,
     *,
     whole: Proposal | None,
+    paged: Sequence[PageWheel],
 ) -> NothingPossibleError:
     """As :func:`with_way`, with what has to be on the system, and the notes on the set."""
-    by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
+    sure, unread = installed_by_nvcc(asked)
+    by_hand = [*filter(None, (change.by_hand for change in changes)), *sure]
     notes = (
         *of_indexes(asked.places, best, demand),
         *of_retired(best, demand),
         *of_sources(asked, best, demand),
     )
-    system = [*of_system(best, demand, [*by_hand, *compiling(asked)])]
+    system = [*(one.line(best.cell) for one in paged)]
+    system += of_system(best, demand, by_hand, unread)
     return with_way(refusal, changes, best, whole, system=system, notes=notes)
 
 
@@ -357,7 +376,9 @@ def _nearest_way(
     *,
     typed: bool,
 ) -> NearestDemand:
-    """As :func:`nearest_demand`, on any Python if none is ``typed``. Raises ``problem`` without any."""
+    """As :func:`nearest_demand`, on any Python if none is ``typed``; read, if ``problem`` is of files. Raises
+    ``problem`` without any, and where the nearest set has the same against it.
+    """
     note("not possible as asked: looking for the nearest requirements that are")
     try:
         way = nearest_demand(demand, index, available, note)
@@ -370,6 +391,11 @@ def _nearest_way(
     if way is None:
         _tell_alone(problem, demand, available)
         raise problem
+    if isinstance(problem, _BrokenSetError) and index is not None:
+        read, _ = prove([way.proposal], demand, index, 1, note)
+        if not read:
+            raise problem
+        way = replace(way, proposal=read[0])
     return way
 
 

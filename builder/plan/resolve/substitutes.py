@@ -35,6 +35,7 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Finding, Outcome, asked_once, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
+from builder.plan.resolve.cuda_variants import followed
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import TYPED, NamedRequirement
@@ -524,11 +525,10 @@ def loosened(
     ``moved``: the framework is another release than asked for, so compiled packages that nobody read beside
     it move, too.
     """
-    mine = {
-        wish.name: wish
-        for wish in demand.companions
-        if wish.holds(proposal.cell.python, proposal.cell.platform)
-    }
+    cell = proposal.cell
+    there, why = followed((w for w in demand.companions if w.holds(cell.python, cell.platform)), cell)
+    mine = {wish.name: wish for wish in there}
+    proposal = replace(proposal, added=tuple(dict.fromkeys((*proposal.added, *why))))
     changed, boldly = _renamed(mine), set[str]()
     reasons = {name: load().mistaken_names[name].reason for name in changed}
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         SystemRow as SystemRow,
         TagRow as TagRow,
         VendorBuildRow as VendorBuildRow,
+        WheelPageRow as WheelPageRow,
         jax_cuda as jax_cuda,
         load as load,
     )

@@ -363,6 +363,18 @@ class ExtensionRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WheelPageRow(Row):
+    """A package whose wheels with CUDA lie on a page of its maker's: ``data/wheel-pages.toml`` says how."""
+
+    name: str
+    page: str
+    index: Literal["cpu", "sources"]
+    torch: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RemovedRow(Row):
     """A name of PyTorch's C++ code that releases from ``until`` on have no more."""
 
@@ -567,6 +579,11 @@ class Facts:
     def extensions(self) -> tuple[ExtensionRow, ...]:
         """What PyTorch's tool for extensions compiles for."""
         return TableFile(self.folder / "kernel-compilers.toml").rows(ExtensionRow, "extensions")
+
+    @functools.cached_property
+    def wheel_pages(self) -> Mapping[str, WheelPageRow]:
+        """Pages of wheels by package."""
+        return {row.name: row for row in TableFile(self.folder / "wheel-pages.toml").rows(WheelPageRow)}
 
     @functools.cached_property
     def removed_names(self) -> tuple[RemovedRow, ...]:
