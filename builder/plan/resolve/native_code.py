@@ -37,7 +37,8 @@ def compiling(asked: Wishes) -> list[str]:
 def installed_by_nvcc(asked: Wishes) -> tuple[list[str], list[str]]:
     """What nvcc compiles of a project and of what is installed from source, and of what nobody read that."""
     here = [text for text, _, is_here in asked.sources if is_here]
-    return [*here, *compiling(asked)], [text for text, _, is_here in asked.sources if not is_here]
+    unread = dict.fromkeys(text for text, _, is_here in asked.sources if not is_here)
+    return [*dict.fromkeys((*here, *compiling(asked)))], [*unread]
 
 
 def note_removed(sources: Iterable[Path], found: Wishes) -> None:

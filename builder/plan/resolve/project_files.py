@@ -48,6 +48,7 @@ from builder.plan.resolve.requirements import (
     read_text,
     take_extras,
 )
+from builder.plan.resolve.set_aside import lists_in, take_aside
 from builder.plan.resolve.source_files import (
     add_imported,
     bound_by_folder,
@@ -128,9 +129,14 @@ def _from_folder(folder: Path) -> Wishes:
             of_file = _reader(below[0])(below[0])
             found.take_over(of_file)
             read.append(str(below.pop().relative_to(folder)))
+    lists = lists_in(folder, (*sorted(again), *(name for name in others if _by_its_name(name))))
     others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
+    read += (
+        taken := take_aside(lists, lambda path: (_by_its_name(path.name) or from_requirements)(path), found)
+    )
+    again, others = again - {*taken}, [name for name in others if name not in taken]
     bare = not found.wishes or not [name for name in read if not _TELLS_OF_AN_IMAGE.search(name)]
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
@@ -158,7 +164,8 @@ def _from_folder(folder: Path) -> Wishes:
         )
         raise UsageError("\n  ".join((f"{folder} has no requirements{told}", *found.notes)), hint=hint)
     aside = [*(name for name in there if name in again), *others[:6]]
-    left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
+    bind = "; what they bound of these packages counts, if it goes together" * bool(found.aside)
+    left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one){bind}" if aside else ""
     found.notes.insert(
         0, f"{folder}: read as one project: {', '.join(read) or 'its Python files alone'}{left}"
     )

@@ -22,7 +22,7 @@ from builder.plan.facts.rules import BROKEN_SET, PYTORCH, Outcome, platform_of
 from builder.plan.facts.tables import NameRow, card_of, load
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
-from builder.plan.resolve.evidence import ways_of
+from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
 from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
@@ -162,7 +162,8 @@ def propose(
     with _told_elsewhere(asked, on.gpus):
         typed = python is not None
         python = python or asked.python
-        demand, swapped = _by_other_names(_beside_cpu_builds(_demanded(asked, on, python), index, note))
+        demand = with_data_on_cpu(_demanded(asked, on, python), asked)
+        demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {named(demand.companions)} brings")
@@ -187,10 +188,8 @@ def propose(
             )
             changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
-            if isinstance(
-                problem, NotKnownError
-            ):  # what decides was not read: the project's time is the nearest
-                demand = ways[0][0]
+            if isinstance(problem, NotKnownError | _BrokenSetError):
+                demand = ways[0][0]  # what decides was not read, or the files do: the project's time is near
             vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
             if vendor is not None:
                 raise vendor from problem
@@ -359,8 +358,9 @@ def _first_served(
     for demand, said in ways:
         try:
             found = _served(demand, available, index, limit, rootfs=rootfs, note=note)
-        except NothingPossibleError:
-            if demand is ways[-1][0]:
+        except NothingPossibleError as problem:
+            # reading the files of sets takes longest, and the nearest to the first way is read next
+            if demand is ways[-1][0] or isinstance(problem, _BrokenSetError):
                 raise
         else:
             return (*found[:3], [*noted_as("older", said), *found[3]])
@@ -460,7 +460,9 @@ def _on_any_python(
     try:
         standing, newer = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
-        if written_twice(first.message, [wish.name for wish in demand.companions]):
+        if isinstance(first, _BrokenSetError) or written_twice(
+            first.message, [wish.name for wish in demand.companions]
+        ):
             raise  # on each Python
         if index is not None and demand.companions:
             note(f"asking the index for the Pythons of {named(demand.companions)}")

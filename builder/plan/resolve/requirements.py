@@ -203,6 +203,10 @@ class Wishes:
     """Extras of a project that are not taken over: their requirements, place, and the project's name."""
     pages: dict[str, str] = field(default_factory=dict)
     """Pages of wheels, pip's ``--find-links``, each with its place."""
+    used: dict[str, set[str]] = field(default_factory=dict)
+    """By the module of a framework, the names that the sources take of it: ``tensorflow.data``."""
+    aside: list[NamedRequirement] = field(default_factory=list)
+    """Bounds of lists beside the one that is read, on what both name."""
     told: dict[str, NamedRequirement] = field(default_factory=dict)
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
@@ -319,6 +323,9 @@ class Wishes:
         self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
+        self.aside += other.aside
+        for module, taken in other.used.items():
+            self.used.setdefault(module, set()).update(taken)
         self.told = {**other.told, **self.told}
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}

@@ -11,9 +11,10 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.resolve import native_code
-from builder.plan.resolve.evidence import with_told
+from builder.plan.resolve.evidence import with_data_on_cpu, with_told
 from builder.plan.resolve.project_files import from_file
-from builder.plan.resolve.requirements import from_arguments
+from builder.plan.resolve.requirements import TYPED, from_arguments
+from builder.plan.resolve.set_aside import with_aside
 from builder.plan.resolve.solve import Demand, split
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
@@ -691,3 +692,46 @@ def test_what_extensions_of_pytorch_lost_is_told_with_what_stands_for_it(tmp_pat
     (note,) = (text for text in from_file(tmp_path).notes if "AT_CHECK" in text)
     assert note.startswith(f"{tmp_path / 'ops.cpp'}:3: AT_CHECK, which PyTorch has no longer from 1.5 on")
     assert "put TORCH_CHECK there" in note
+
+
+def test_lists_that_are_left_aside_bind_what_both_name_and_bring_a_framework(tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\nrich==10.16.1\n")
+    (tmp_path / "pypi_requirements.txt").write_text("numpy<1.23\ntensorflow>=2.6.3,<2.9\nscipy<=1.9\n")
+    (tmp_path / "dev_requirements.txt").write_text("rich==13\npytest\n")
+    asked = from_file(tmp_path).merged()
+    names = {wish.name: str(wish.parsed.specifier) for wish in asked.wishes}
+    assert names == {"numpy": "<1.23", "rich": "==10.16.1", "tensorflow": "<2.9,>=2.6.3", "scipy": "<=1.9"}
+    (tmp_path / "requirements.txt").write_text("numpy\ntorch>=1.10\nrich==10.16.1\n")
+    (tmp_path / "pypi_requirements.txt").unlink()
+    (tmp_path / "environment.yml").write_text(
+        "dependencies:\n- numpy<1.23\n- rich=13.0.0\n- pytorch=1.12.1\n- cudatoolkit=11.3\n- scipy\n"
+    )
+    asked = from_file(tmp_path).merged()
+    frameworks, companions = split(asked)
+    found = with_aside(Demand(frameworks=frameworks, companions=companions), asked.aside)
+    assert found is not None
+    demand, said = found
+    assert [str(wish) for wish in demand.companions] == ["numpy<1.23", "rich==10.16.1"]
+    assert str(demand.frameworks[0]) == "torch==1.12.1+cu113,>=1.10"
+    assert any("rich==13.0.0" in text and "left aside" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("source", "typed", "cpu"),
+    [
+        ("import jax\nimport tensorflow as tf\nx = tf.data.Dataset\ny = jax.jit(f)\n", [], True),
+        ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\ny = jax.jit(f)\n", [], False),
+        ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\n", ["tensorflow-cpu"], True),
+        ("x = 1\n", [], False),
+    ],
+)
+def test_a_tensorflow_that_reads_data_beside_jax_leaves_it_the_card(tmp_path, source, typed, cpu) -> None:
+    (tmp_path / "train.py").write_text(source)
+    (tmp_path / "requirements.txt").write_text("jax\ntensorflow>=2.10\n")
+    asked = from_file(tmp_path)
+    for text in typed:
+        asked.add(text, TYPED)
+    frameworks, companions = split(asked.merged())
+    demand = with_data_on_cpu(Demand(frameworks=frameworks, companions=companions), asked)
+    assert ("tensorflow" in {wish.name for wish in demand.frameworks}) is not cpu
+    assert ("tensorflow-cpu" in {wish.name for wish in demand.companions}) is cpu
