@@ -36,6 +36,7 @@ from builder.plan.resolve import (
     from_pylock,
     from_pyproject,
     needs_standalone,
+    pages_of,
     propose,
     to_matrix_yaml,
 )
@@ -238,9 +239,15 @@ def answer_lines(
     whose = ", of this machine (others: --gpu, --driver)" if own and driver else ""
     open_ = [one.message for one in first.findings if one.outcome is Outcome.UNKNOWN]
     why = "".join(f"; {text}" for text in (*_proven(first)[: first.unasked is not None], *open_[:1]))
-    names = f"{packages_of(cell)} on Python {cell.python}{brings}"
+    left = sum(change.by_hand is not None for change in found.changes)
+    then = f", and {counted(left, 'package')} to compile by hand after the others" * (left > 0)
+    names = f"{packages_of(cell)} on Python {cell.python}{brings}{then}"
     yield AnswerLine(kind="answer", text=f"{_answer(first)}: {names}{on}{whose}{why}")
     yield from _of_pip(found)
+    own_notes = [note for note in found.notes if note.kind == "system"]
+    for note in own_notes:  # what is typed, and what has to be there, before the reasons
+        text = f"  {without_sources(note.text, verbose=verbose)}"
+        yield AnswerLine(kind="note", text=text, about=note.kind)
     for change in found.changes:
         yield AnswerLine(kind="changed", text=f"changed: {change}")
     for text in first.added:
@@ -248,7 +255,7 @@ def answer_lines(
     for last in found.last:
         for line in last.lines(", ".join((*cards, *for_python))):
             yield AnswerLine(kind="last", text=f"note: {without_sources(line, verbose=verbose)}")
-    for note in found.notes:
+    for note in (one for one in found.notes if one not in own_notes):
         text = f"note: {without_sources(note.text, verbose=verbose)}"
         yield AnswerLine(kind="note", text=text, about=note.kind)
     yield from _of_reasons(found, verbose=verbose)
@@ -267,19 +274,20 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
     compat = by_compat(first.findings) is not None
     if cell.cuda.provider == "base" and (by_pip := pip_line(cell, system=True, pages=pages)) is not None:
         yield AnswerLine(kind="pip", text=f"  by pip, {where}: {by_pip}", command=by_pip)
-        cuda = cuda_of(cell)
-        has = ""
-        if cuda is not None and key(cuda) < (12,):
-            has = f"; `conda install cudatoolkit={short(cuda, 2)} cudnn` brings both into an environment"
-        text = f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here{has}"
-        yield _detail(text)
+        yield _detail(f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
         text = f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}"
         yield AnswerLine(kind="pip", text=text, command=by_pip)
         if first.sources:
-            names = ", ".join(text.partition(":")[0] for text in first.sources)
-            needs = f"a compiler and the headers of Python {cell.python}"
-            yield _detail(f"{names}: pip compiles it from its sources, which may take {needs}")
+            compiled = {name for name, _ in cell.compiled} | {row.name for row in load().builds}
+            names = [text.partition(":")[0] for text in first.sources]
+            hard = ", ".join(one for one in names if one.partition(" ")[0] in compiled)
+            pure = ", ".join(one for one in names if one.partition(" ")[0] not in compiled)
+            if hard:
+                needs = f"a compiler and the headers of Python {cell.python}"
+                yield _detail(f"{hard}: pip compiles it from its sources, which takes {needs}")
+            if pure:
+                yield _detail(f"{pure}: pip builds it from its sources, without a compiler")
         if first.unasked is not None and cell.pip:
             yield _detail("which of these have a wheel was not asked; pip compiles the others")
         if late := after(cell):
@@ -308,6 +316,7 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
     if by_hand := [*left, *found.asked.by_hand]:
         tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
         lines = [pip_install(tools, ())] if tools else []
+        pages = list(dict.fromkeys((*pages_of(left, cell), *pages)))
         lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         command = " && ".join(lines)
         yield AnswerLine(kind="by-hand", text=f"  then, by hand: {command}", command=command)

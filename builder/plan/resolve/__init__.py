@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .cuda_variants import pages_of as pages_of
     from .environments import from_conda as from_conda
     from .notes import (
         AskedSystem as AskedSystem,

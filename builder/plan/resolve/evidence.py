@@ -22,6 +22,7 @@ from builder.core.versions import apart, canonical, contains, key, lower_bound, 
 from builder.plan.facts.tables import NameSpan, load, name_spans
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period, released
 from builder.plan.resolve.requirements import OWN_SOURCE, NamedRequirement, Wishes, read_text
+from builder.plan.resolve.set_aside import with_aside
 from builder.plan.resolve.solve import Demand, closest
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
@@ -120,7 +121,7 @@ def bound_by_sources(
 
     ``sources``: the name of each, its text, and the place of its lines. ``own``: modules of the project.
     """
-    spans = name_spans()
+    spans, modules_of = name_spans(), {row.module for row in load().registry}
     uses: dict[str, dict[str, tuple[NameSpan, UsedName]]] = {}
     importing, concerned = Counter[str](), dict[str, set[str]]()
     minors: dict[int, UsedName] = {}
@@ -129,6 +130,8 @@ def bound_by_sources(
         names = [use for use in names if use.name.partition(".")[0] not in own]
         importing.update({module.partition(".")[0] for module in modules})
         for use in names:
+            if (root := use.name.partition(".")[0]) in modules_of:
+                found.used.setdefault(root, set()).add(use.name)
             if (minor := _without_minor(use.name)) is not None:
                 minors.setdefault(minor, use)
             parts = list(itertools.accumulate(use.name.split("."), "{}.{}".format))
@@ -194,10 +197,14 @@ def _bound_package(
         elif not any(_within(wish, sign, version) for wish in wishes):
             found.notes.append(f"{bound}: {why}")
             if not wishes:
-                found.wishes.append(NamedRequirement(parsed=Requirement(bound), place=told, use=told))
+                parsed = Requirement(bound)
+                found.wishes.append(_by_use(parsed, told))
             for name in sorted({wish.name for wish in wishes}):
-                parsed = Requirement(f"{name}{sign}{version}")
-                found.bounds.append(NamedRequirement(parsed=parsed, place=told, use=told))
+                found.bounds.append(_by_use(Requirement(f"{name}{sign}{version}"), told))
+
+
+def _by_use(parsed: Requirement, told: str) -> NamedRequirement:
+    return NamedRequirement(parsed=parsed, place=told, use=told, proven=parsed.specifier)
 
 
 def _within(wish: NamedRequirement, sign: str, version: str) -> bool:
@@ -356,15 +363,91 @@ def ways_of(
     time: Callable[[Sequence[NamedRequirement]], Period | None],
 ) -> list[tuple[Demand, list[str]]]:
     """As :func:`with_told`, each of its own time, with the releases of that for repositories."""
+    within = with_aside(demand, asked.aside)
+    bases = [*([within] if within is not None else []), (demand, [])]
     ways = [
-        (replace(one, period=time((*one.frameworks, *one.companions))), said)
-        for one, said in with_told(demand, asked.told, available)
+        (replace(one, period=time((*one.frameworks, *one.companions))), [*beside, *said])
+        for base, beside in bases
+        for one, said in with_told(base, asked.told, available)
     ]
     period = ways[0][0].period
     if index is None or period is None:
         return ways
+    if len(ways) == 1 and (of_day := _frameworks_of_time(demand, period, available, index)) is not None:
+        ways = [(replace(of_day[0], period=period), of_day[1]), *ways]
     of_time = tuple(releases_for_repositories(asked, period, index))
     return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
+
+
+def _frameworks_of_time(
+    demand: Demand, period: Period, available: Mapping[str, Sequence[str]], index: Index
+) -> tuple[Demand, list[str]] | None:
+    """The demand with open frameworks bound to the project's time, where a package beside them that has code
+    for one CUDA, or is linked with a framework, is pinned to a release of that time; None without such, or if
+    no release of that time is for the machine.
+
+    Who pins bitsandbytes 0.40 has the PyTorch of that summer: of later CUDAs it has no library.
+    """
+    pinned_ = [
+        wish.name
+        for wish in demand.companions
+        if wish.name in load().package_names
+        and not load().package_names[wish.name].light
+        and any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
+    ]
+    if not pinned_ or period.by_use:
+        return None
+    taken = dict[str, str]()
+    for wish in demand.frameworks:
+        open_ = not any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
+        files = page(wish.name, index) if open_ else "it is bound"
+        if isinstance(files, str):
+            continue
+        of_time = [one for one, day in released(files, wish.name).items() if day <= period.day]
+        fitting = [one for one in of_time if contains(wish.parsed.specifier, one.partition("+")[0])]
+        if fitting:
+            taken[wish.name] = f"<={max(fitting, key=release).partition('+')[0]}"
+    frameworks = tuple(
+        wish.bound(f"{','.join(filter(None, (str(wish.parsed.specifier), taken[wish.name])))}")
+        if wish.name in taken
+        else wish
+        for wish in demand.frameworks
+    )
+    bounded = replace(demand, frameworks=frameworks)
+    if not taken or closest(replace(bounded, companions=()), {}, available=available) is None:
+        return None
+    beside = ", ".join(pinned_)
+    said = [
+        f"{name}{bound}: of the time of {beside} beside it, {period.why}" for name, bound in taken.items()
+    ]
+    return bounded, said
+
+
+_COMPUTES = re.compile(
+    r"tensorflow\.(?:compat\.v[12]\.)?(?:keras|nn|layers|Module|Variable|GradientTape|train|optimizers"
+    r"|estimator|contrib|Session|placeholder|distribute|saved_model|lite|matmul|python|app|get_variable"
+    r"|global_variables)\b"
+)
+"""What code takes of TensorFlow that computes by it, and does not just read data and write logs."""
+
+
+def with_data_on_cpu(demand: Demand, asked: Wishes) -> Demand:
+    """The demand with ``tensorflow-cpu`` in place of a TensorFlow beside another framework, where it is typed
+    or the sources take nothing of it that computes: it would take the card's memory from the other.
+    """
+    other = next((wish for wish in demand.frameworks if load().table_name(wish.name) != "tensorflow"), None)
+    mine = [wish for wish in demand.frameworks if load().table_name(wish.name) == "tensorflow"]
+    typed = next((wish for wish in demand.companions if wish.name == "tensorflow-cpu"), None)
+    names = asked.used.get("tensorflow", set()) - {"tensorflow"}
+    read = bool(names) or any(asked.used.get(load().table_name(one.name), ()) for one in demand.frameworks)
+    data = read and not any(map(_COMPUTES.match, names))
+    if other is None or not mine or not (data or typed is not None):
+        return demand
+    kept = [] if typed is not None else [mine[0].named("tensorflow-cpu")]
+    why = f"{other} computes, and TensorFlow reads data here: it would take the card's memory"
+    asked.notes.append(f"{', '.join(map(str, mine))} is taken as tensorflow-cpu: {why}")
+    frameworks = tuple(wish for wish in demand.frameworks if wish not in mine)
+    return replace(demand, frameworks=frameworks, companions=(*demand.companions, *kept))
 
 
 def with_told(
@@ -406,7 +489,10 @@ def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
     if clause.operator == ">=" and bound is not None and release(bound) >= release(version):
         return False
     upper = any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-    return (not upper or bool(wish.use)) and contains(wish.parsed.specifier, version)
+    later = (
+        bool(wish.use) and bound is not None and release(bound) > release(version)
+    )  # of its line one may do
+    return (not upper or bool(wish.use)) and (later or contains(wish.parsed.specifier, version))
 
 
 def _told(

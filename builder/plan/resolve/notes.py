@@ -27,8 +27,10 @@ from builder.plan.facts.rules import (
     of_generations,
     of_older_driver,
 )
-from builder.plan.facts.tables import ON_JETSON, FrameworkRow, GpuRow, card_of, leaving_out, load
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
+from builder.plan.resolve.cuda_variants import pages_of
+from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.servers import of_servers
@@ -81,8 +83,8 @@ def notes_on(
     compiled after it.
     """
     best = standing[0]
-    own = sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
-    yield from noted_as("system", of_system(best, demand, [*by_hand, *own]))
+    sure, unread = installed_by_nvcc(asked)
+    yield from noted_as("system", of_system(best, demand, [*by_hand, *sure], unread))
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(best.cell.frameworks)
         yield ProposalNote(
@@ -104,17 +106,31 @@ def notes_on(
     yield from noted_as("image", of_servers(demand))
 
 
-def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> Iterator[str]:
-    """What has to be on the system for the first proposal: the driver, packages of Debian's, and nvcc for
-    what is compiled, now or as it runs.
+def of_system(
+    best: Proposal, demand: Demand, by_hand: Sequence[str] = (), unread: Sequence[str] = ()
+) -> Iterator[str]:
+    """What has to be on the system for the first proposal: the driver, CUDA where no wheel brings it,
+    packages of Debian's, nvcc for what is compiled, now or as it runs, and what other sources need.
+    ``unread``: sources of which nobody read whether they have CUDA code.
     """
     cell, cuda = best.cell, cuda_of(best.cell)
-    if cuda is None or cell.cuda.provider != "wheels":
+    if cuda is None or cell.cuda.provider == "none":
         return
     needs = [one for one in check(cell, only=("driver",)) if one.outcome is Outcome.POSSIBLE]
     least = f", {needs[0].values[0].text} or newer" if needs and demand.kernel_modules else ""
     source = f" [{needs[0].values[0].source}]" if least else ""
-    to = [f"to compile {', '.join(names)}" for names in ([*after(cell), *by_hand],) if names]
+    with_sources = [text.partition(":")[0].replace(" ", "==", 1) for text in best.sources]
+    names = ", ".join((*after(cell), *by_hand))
+    to = [f"to compile {names}"] if names else []
+    to += [f"for CUDA code in {', '.join(unread)}, if it has any"] if unread else []
+    if cell.cuda.provider == "base":
+        also = f", and nvcc of CUDA {short(cuda, 2)} {' and '.join(to)}" if to else ""
+        yield (
+            f"on the system: NVIDIA's driver{least}, and CUDA {short(cuda, 2)} with cuDNN, as {cell.base} "
+            f"has them, which pip does not bring here{_by_conda(best, cuda)}{also}{source}"
+        )
+        yield from of_compiled([*with_sources, *by_hand])
+        return
     to += [f"for what {name} compiles as programs run" for name in _compiling(cell)]
     other = f"nvcc of CUDA {short(cuda, 2)} {' and '.join(to)}" if to else "neither a CUDA toolkit nor cuDNN"
     other += f"; {', '.join(cell.apt)} of Debian's and Ubuntu's packages" if cell.apt else ""
@@ -122,6 +138,21 @@ def of_system(best: Proposal, demand: Demand, by_hand: Sequence[str] = ()) -> It
         f"on the system: NVIDIA's driver{least}, and {other}; the wheels bring the libraries of CUDA {cuda}, "
         f"whatever CUDA `nvidia-smi` prints{source}"
     )
+    yield from of_compiled([*with_sources, *by_hand])
+
+
+def _by_conda(best: Proposal, cuda: str) -> str:
+    """The line by which conda brings CUDA and cuDNN into an environment, of the CUDA that its channel has."""
+    if key(cuda) >= (12,):
+        return ""
+    named = {canonical(one.name): pinned(one) or "" for one in map(Requirement, best.cell.frameworks)}
+    rows = [
+        row for name, version in named.items() for row in load().table(name).of(version.partition("+")[0])
+    ]
+    cudnn = next((row.cudnn for row in rows if row.cudnn), None)
+    exact = f"={key(cudnn)[0]}" if cudnn is not None else ""
+    line = f"conda install -c conda-forge cudatoolkit={short(cuda, 2)} cudnn{exact}"
+    return f": `{line}` brings both into an environment"
 
 
 def _compiling(cell: Cell) -> Iterator[str]:
@@ -342,96 +373,6 @@ def of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
         has = any(demand.built_for in {*one.platforms} - {*one.cpu_only} for one in same)
         what = "is the same, with CUDA" if has else "was built without CUDA; later ones have it"
         yield f"{name} is a retired name: {row.reason}; {row.instead}=={version} {what}"
-
-
-def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
-    """What it takes to compile a project's own CUDA code beside the first proposal: nvcc of its CUDA, an
-    image that has it, and the architectures of the cards; and which of its own lines say another.
-    """
-    cuda = cuda_of(best.cell)
-    if cuda is None or not (asked.sources or asked.compiling):
-        return
-    rows = [row for row in load().tags if short(row.cuda, 2) == short(cuda, 2) and row.state == "listed"]
-    images = [(row, name) for row in rows for name in row.systems if name.startswith("ubuntu")]
-    newest = max(images, key=lambda one: (key(one[0].cuda), key(one[1].removeprefix("ubuntu"))), default=None)
-    row, system = newest if newest is not None else (None, "")
-    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
-    known = {_known_to_nvcc(best.cell, card) for card in cards}
-    listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
-    gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
-    host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
-    if asked.sources:
-        told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
-        more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
-        arch = f", with ENV TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
-        text = (
-            f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
-            f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{host}{image}{arch}"
-        )
-        folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
-        yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
-    installed = [place for kind, _, place in asked.compiling if kind == "install"]
-    if installed and not any(text == "." for text, _, _ in asked.sources):
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
-        arch = f", with TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
-        yield (
-            f"{', '.join(installed[:4])}: CUDA code of the project's own, compiled as `pip install "
-            f"--no-build-isolation` of its folder, after the others, by nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{host}{image}{arch}"
-        )
-    at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
-    if at_run:
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
-        yield (
-            f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
-            f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
-        )
-    for kind, value, place in asked.compiling:
-        if kind in {"run", "install"}:
-            continue
-        if kind == "architectures":
-            for card in () if _compiled_for(value, cards) else cards[:1]:
-                said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
-                slow = ", and its PTX is compiled anew as programs start" * ("+PTX" in value)
-                yield f"{said}{slow}: put {listed!r} there"
-        elif key(value)[:2] != key(cuda)[:2]:
-            yield (
-                f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
-                f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
-            )
-
-
-_GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
-"""The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
-https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).
-"""
-
-
-def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:
-    """The newest architecture that runs on a card, ``8.6`` on one of 8.9, of those that the framework's own
-    build is for: its nvcc knows them. Without one of the card's major the newest older one, with its PTX. The
-    card's own if nobody read the build.
-    """
-    have = key(card.capability)
-    for parsed in map(Requirement, cell.frameworks):
-        release_, _, taken = (pinned(parsed) or "").partition("+")
-        for row in load().table(canonical(parsed.name)).of(release_):
-            if row.variant != taken and (taken or not row.default):
-                continue
-            made = {f"{text[3:-1]}.{text[-1]}" for text in row.architectures if re.fullmatch(r"sm_\d+", text)}
-            fitting = [one for one in made if key(one) <= have]
-            best = max(fitting, key=key, default=card.capability)
-            return best + "+PTX" * (key(best)[0] != have[0])
-    return card.capability
-
-
-def _compiled_for(listed: str, cards: Sequence[GpuRow]) -> bool:
-    """Whether ``8.0 8.6`` makes code for all cards: that of the same major, and of a minor not above it."""
-    made = [key(one) for one in re.findall(r"\d+\.\d", listed)]
-    have = [key(card.capability) for card in cards]
-    return not made or all(any(one[0] == mine[0] and one <= mine for one in made) for mine in have)
 
 
 def of_glibc(best: Proposal, demand: Demand) -> Iterator[str]:
@@ -695,9 +636,13 @@ def with_way(
     changes: Sequence[Substitution],
     proposal: Proposal,
     whole: Proposal | None = None,
+    *,
+    system: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> NothingPossibleError:
-    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
+    """The refusal, led by what would do: its line for pip, what has to be on the ``system``, what changes;
+    then ``notes``, and the reasons. ``whole``: with another driver, and nothing left out.
+    """
     cell = proposal.cell
     proven = (
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
@@ -705,12 +650,22 @@ def with_way(
     place = f"on Python {cell.python} and {cell.base}"
     told = [*map(str, changes), *proposal.sources]
     if told:
-        message = _without_the_same(problem, proposal)
-        lines = [message, f"what would do: {place} {proven} with", *(f"  {one}" for one in told)]
+        head, *reasons = _without_the_same(problem, proposal).splitlines()
+        head = re.sub(r"^nothing is (known to be )?possible", r"not \1possible as asked", head)
+        lines = [head, f"what would do: {', '.join(cell.frameworks)} {place}: {proven}"]
     else:  # nothing has to change: it is not known to be possible
         open_ = (finding.message for finding in proposal.findings if finding.outcome is Outcome.UNKNOWN)
         why = f": {first}" if (first := next(open_, None)) else ""
-        lines = [problem.message, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
+        head, *reasons = problem.message.splitlines()
+        lines = [head, f"what nothing refuses: {', '.join(cell.frameworks)} {place}{why}"]
+    if by_compat(proposal.findings) is None:
+        line = pip_line(cell, system=cell.cuda.provider == "base")
+        lines += [f"  by pip, on Python {cell.python}: {line}"] if line is not None else []
+        if by_hand := [text for change in changes if (text := change.by_hand) is not None]:
+            pages = pages_of(by_hand, cell)
+            lines.append(f"  then, by hand: {pip_install(('--no-build-isolation', *by_hand), (), pages)}")
+    lines += (f"  {text}" for text in system)
+    lines += (f"  {one}" for one in told)
     bad = (one.message for one in proposal.findings if one.rule == "known-bad")
     lines += (f"  note: {note}" for note in (*notes, *bad))
     if whole is not None:
@@ -720,9 +675,7 @@ def with_way(
             f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
             f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
         )
-    if by_compat(proposal.findings) is None:
-        line = pip_line(cell, system=cell.cuda.provider == "base")
-        lines += [f"  by pip, on Python {cell.python}: {line}"] if line is not None else []
+    lines += ["why not as asked:", *reasons] if reasons else []
     hint = "--nearest takes these, and writes the matrix"
     return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
 

@@ -37,6 +37,7 @@ from builder.plan.resolve.environments import (
     is_dockerfile,
 )
 from builder.plan.resolve.evidence import add_told
+from builder.plan.resolve.native_code import note_removed
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -47,6 +48,7 @@ from builder.plan.resolve.requirements import (
     read_text,
     take_extras,
 )
+from builder.plan.resolve.set_aside import lists_in, take_aside
 from builder.plan.resolve.source_files import (
     add_imported,
     bound_by_folder,
@@ -55,6 +57,7 @@ from builder.plan.resolve.source_files import (
     from_setup_cfg,
     from_setup_py,
     note_sources,
+    sources_below,
 )
 from builder.sources.index import MACHINES, environment
 
@@ -102,6 +105,8 @@ _EITHER = (
 """Files that say the same in several ways: of each the first that is there is read."""
 
 
+_TELLS_OF_AN_IMAGE = re.compile(r"Dockerfile$|^runtime\.txt$|^\.python-version$")
+"""Files that say how one image was made, and list no requirements of the project's."""
 _README = r"(?i)readme(?:\.(?:md|rst|txt))?"
 """Read of a folder that has no requirements elsewhere."""
 
@@ -124,10 +129,15 @@ def _from_folder(folder: Path) -> Wishes:
             of_file = _reader(below[0])(below[0])
             found.take_over(of_file)
             read.append(str(below.pop().relative_to(folder)))
+    lists = lists_in(folder, (*sorted(again), *(name for name in others if _by_its_name(name))))
     others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    bare = not found.wishes
+    read += (
+        taken := take_aside(lists, lambda path: (_by_its_name(path.name) or from_requirements)(path), found)
+    )
+    again, others = again - {*taken}, [name for name in others if name not in taken]
+    bare = not found.wishes or not [name for name in read if not _TELLS_OF_AN_IMAGE.search(name)]
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
         add_told(readme, found)
@@ -136,6 +146,7 @@ def _from_folder(folder: Path) -> Wishes:
             if not bare:
                 _of_readme_alone(of_readme, found)
             if of_readme.wishes:
+                of_readme.wishes = [wish.as_told() for wish in of_readme.wishes]
                 found.take_over(of_readme)
                 read.append(readme.name)
     if bare or not any(load().is_framework(wish.name) for wish in found.wishes):
@@ -143,6 +154,7 @@ def _from_folder(folder: Path) -> Wishes:
     _from_its_own_folders(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
+    note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:
@@ -152,7 +164,8 @@ def _from_folder(folder: Path) -> Wishes:
         )
         raise UsageError("\n  ".join((f"{folder} has no requirements{told}", *found.notes)), hint=hint)
     aside = [*(name for name in there if name in again), *others[:6]]
-    left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one)" if aside else ""
+    bind = "; what they bound of these packages counts, if it goes together" * bool(found.aside)
+    left = f"; left aside: {', '.join(aside)} (`-r FILE` reads one){bind}" if aside else ""
     found.notes.insert(
         0, f"{folder}: read as one project: {', '.join(read) or 'its Python files alone'}{left}"
     )
@@ -174,6 +187,8 @@ def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -
         try:
             is_image = name.endswith("Dockerfile")
             of_file = from_dockerfile(path, found) if is_image else _reader(path)(path)
+            if is_image:
+                of_file.wishes = [wish.as_told() for wish in of_file.wishes]
             found.take_over(of_file)
         except UsageError as problem:
             again.add(name)

@@ -17,11 +17,13 @@ from builder.core.errors import (
     NotKnownError,
     UsageError,
 )
-from builder.core.versions import contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, platform_of
-from builder.plan.facts.tables import NameRow, load
+from builder.core.versions import at_least, contains, lower_bound, pinned, release
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, Outcome, platform_of
+from builder.plan.facts.tables import NameRow, card_of, load
+from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
-from builder.plan.resolve.evidence import ways_of
+from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
+from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -34,7 +36,7 @@ from builder.plan.resolve.notes import (
     of_older,
     of_pythons,
     of_retired,
-    of_sources,
+    of_system,
     releases_of,
     with_code_read,
     with_way,
@@ -68,6 +70,7 @@ from builder.plan.resolve.substitutes import (
     nearest_demand,
     written_twice,
 )
+from builder.plan.resolve.vendor_builds import refused_for_vendor
 from builder.sources.index import Index, Offer, ask
 
 
@@ -157,22 +160,10 @@ def propose(
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     Either says what would do; that is taken at once with ``take_nearest``.
     """
-    with _told_elsewhere(asked):
+    with _told_elsewhere(asked, on.gpus):
         typed = python is not None
         python = python or asked.python
-        frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
-        demand = Demand(
-            frameworks=frameworks,
-            companions=companions,
-            gpus=on.gpus,
-            driver=on.driver,
-            platform=on.platform,
-            python=python,
-            glibc=on.glibc,
-            kernel_modules=on.kernel_modules,
-            index=tuple(asked.index),
-            imports=tuple(asked.imports),
-        )
+        demand = with_data_on_cpu(_demanded(asked, on, python), asked)
         demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
         if not demand.frameworks:
             if index is not None:
@@ -188,8 +179,8 @@ def propose(
             _refuse_silent(offers)
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-        demand = of_its_time(demand, available, asked.notes)
-        changes, refusal = swapped, _refused_for(swapped)
+        demand, paged = _without_pages(for_compiling(of_its_time(demand, available, asked.notes), asked))
+        refusal = _refused_for(swapped)
         ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
         demand = ways[-1][0]
         try:
@@ -198,40 +189,27 @@ def propose(
             )
             changes, said = [*swapped, *dropped], told
         except NothingPossibleError as problem:
+            if isinstance(problem, NotKnownError | _BrokenSetError):
+                demand = ways[0][0]  # what decides was not read, or the files do: the project's time is near
+            vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
+            if vendor is not None:
+                raise vendor from problem
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
-            if isinstance(problem, _BrokenSetError) and index is not None:
-                read, _ = prove([way.proposal], demand, index, 1, note)
-                if not read:  # the nearest set has the same against it
-                    raise
-                way = replace(way, proposal=read[0])
             changes, standing = joined([*swapped, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
-        if refusal is not None and not take_nearest and (changes or not standing[0].possible):
-            whole = (
-                _without_driver(demand, available, index)
-                if any(one.instead is None for one in changes)
-                else None
-            )
-            best = standing[0]
-            notes = (
-                *of_indexes(asked.places, best, demand),
-                *of_retired(best, demand),
-                *of_sources(asked, best, demand),
-            )
-            raise with_way(refusal, changes, standing[0], whole, notes) from refusal
-        by_hand = [*filter(None, (change.by_hand for change in changes)), *asked.by_hand]
-        machine_given = (
-            demand.built_for == "linux/amd64" and on.glibc is None and (on.gpus or on.driver is not None)
-        )
-        last = [
-            last_release(wish.name, on.gpus, on.driver, takes=demand.takes_python)
-            for wish in demand.frameworks
-            if machine_given
-        ]
+        if refusal is not None and not take_nearest and not _keeps_files(changes, standing[0]):
+            some = any(one.instead is None for one in changes)
+            whole = _without_driver(demand, available, index) if some else None
+            raise _with_way(
+                refusal, changes, standing[0], demand, asked, whole=whole, paged=paged
+            ) from refusal
+        by_hand = [*filter(None, (change.by_hand for change in changes))]
+        last = _last_releases(demand)
         said += notes_on(standing, demand, asked, by_hand)
+        said += noted_as("system", (one.line(standing[0].cell) for one in paged))
         said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
@@ -245,8 +223,72 @@ def propose(
         )
 
 
+def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
+    frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
+    return Demand(
+        frameworks=frameworks,
+        companions=companions,
+        gpus=on.gpus,
+        driver=on.driver,
+        platform=on.platform,
+        python=python,
+        glibc=on.glibc,
+        kernel_modules=on.kernel_modules,
+        index=tuple(asked.index),
+        imports=tuple(asked.imports),
+    )
+
+
+def _keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
+    """Whether a set keeps to a project's requirements, and is possible, but for what nobody compiled yet."""
+    open_ = {one.rule for one in best.findings if one.outcome is Outcome.UNKNOWN}
+    return (best.possible or (bool(changes) and open_ == {"from-source"})) and all(
+        one.keeps_files for one in changes
+    )
+
+
+def _without_pages(demand: Demand) -> tuple[Demand, list[PageWheel]]:
+    """As :func:`without_pages`, of a demand."""
+    frameworks, companions, paged = without_pages(demand.frameworks, demand.companions)
+    return replace(demand, frameworks=frameworks, companions=companions), paged
+
+
+def _last_releases(demand: Demand) -> list[LastRelease]:
+    """The newest release of each framework, where a card or a driver is given."""
+    given = demand.gpus or demand.driver is not None
+    if not given or demand.built_for != "linux/amd64" or demand.glibc is not None:
+        return []
+    return [
+        last_release(wish.name, demand.gpus, demand.driver, takes=demand.takes_python)
+        for wish in demand.frameworks
+    ]
+
+
+def _with_way(
+    refusal: NothingPossibleError,
+    changes: Sequence[Substitution],
+    best: Proposal,
+    demand: Demand,
+    asked: Wishes,
+    *,
+    whole: Proposal | None,
+    paged: Sequence[PageWheel],
+) -> NothingPossibleError:
+    """As :func:`with_way`, with what has to be on the system, and the notes on the set."""
+    sure, unread = installed_by_nvcc(asked)
+    by_hand = [*filter(None, (change.by_hand for change in changes)), *sure]
+    notes = (
+        *of_indexes(asked.places, best, demand),
+        *of_retired(best, demand),
+        *of_sources(asked, best, demand),
+    )
+    system = [*(one.line(best.cell) for one in paged)]
+    system += of_system(best, demand, by_hand, unread)
+    return with_way(refusal, changes, best, whole, system=system, notes=notes)
+
+
 @contextmanager
-def _told_elsewhere(asked: Wishes) -> Iterator[None]:
+def _told_elsewhere(asked: Wishes, gpus: Sequence[str]) -> Iterator[None]:
     """A refusal gets a line for each package that is asked for twice, and for each copy of such a release
     that lies on no package index.
     """
@@ -257,12 +299,16 @@ def _told_elsewhere(asked: Wishes) -> Iterator[None]:
             first, *more = none.message.splitlines()
             none.reasons = (*asked.clashes, *none.reasons)
             none.message = "\n".join((first, *(f"  {clash}" for clash in asked.clashes), *more))
+        cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
         rows = {
             row: str(row.source)
             for wish in asked.wishes
             for row in load().elsewhere
             if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
             if (newest := _newest_of(wish)) and contains(row.versions, newest)
+            if not (row.newer and wish.proven)  # the sources take what newer releases have no more
+            if row.capability_max is None
+            or all(at_least(row.capability_max, one.capability) for one in cards)
         }
         if not rows:
             raise
@@ -313,8 +359,9 @@ def _first_served(
     for demand, said in ways:
         try:
             found = _served(demand, available, index, limit, rootfs=rootfs, note=note)
-        except NothingPossibleError:
-            if demand is ways[-1][0]:
+        except NothingPossibleError as problem:
+            # reading the files of sets takes longest, and the nearest to the first way is read next
+            if demand is ways[-1][0] or isinstance(problem, _BrokenSetError):
                 raise
         else:
             return (*found[:3], [*noted_as("older", said), *found[3]])
@@ -330,7 +377,9 @@ def _nearest_way(
     *,
     typed: bool,
 ) -> NearestDemand:
-    """As :func:`nearest_demand`, on any Python if none is ``typed``. Raises ``problem`` without any."""
+    """As :func:`nearest_demand`, on any Python if none is ``typed``; read, if ``problem`` is of files. Raises
+    ``problem`` without any, and where the nearest set has the same against it.
+    """
     note("not possible as asked: looking for the nearest requirements that are")
     try:
         way = nearest_demand(demand, index, available, note)
@@ -343,6 +392,11 @@ def _nearest_way(
     if way is None:
         _tell_alone(problem, demand, available)
         raise problem
+    if isinstance(problem, _BrokenSetError) and index is not None:
+        read, _ = prove([way.proposal], demand, index, 1, note)
+        if not read:
+            raise problem
+        way = replace(way, proposal=read[0])
     return way
 
 
@@ -407,7 +461,9 @@ def _on_any_python(
     try:
         standing, newer = _standing(demand, available, index, limit, rootfs=rootfs, note=note)
     except NothingPossibleError as first:
-        if written_twice(first.message, [wish.name for wish in demand.companions]):
+        if isinstance(first, _BrokenSetError) or written_twice(
+            first.message, [wish.name for wish in demand.companions]
+        ):
             raise  # on each Python
         if index is not None and demand.companions:
             note(f"asking the index for the Pythons of {named(demand.companions)}")
@@ -550,7 +606,7 @@ def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
     framework, pytorch and paddle.
     """
     changes: list[Substitution] = []
-    placed: dict[str, NamedRequirement] = {wish.name: wish for wish in demand.frameworks}
+    placed = [*demand.frameworks]
     for wish in demand.companions:
         build, row = load().without.get(wish.name), _mistaken(wish, demand)
         if build is not None and not demand.frameworks:
@@ -559,17 +615,16 @@ def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
             what = "names another package" if row.outcome == "warns" else "has no wheel"
             instead, reason = row.instead, f"{what}: {row.reason}"
         else:
-            placed[wish.name] = wish
+            placed.append(wish)  # of several under other markers each
             continue
         other = wish.named(instead)
-        twice = other.name in placed
+        twice = other.name in {one.name for one in placed}
         if twice and (wish.parsed.specifier or not demand.frameworks):
             return demand, []
-        placed.setdefault(other.name, other)
+        placed += [] if twice else [other]
         changes.append(Substitution(asked=wish, instead=None if twice else str(other), reason=reason))
-    named = tuple(placed.values())
-    frameworks = tuple(wish for wish in named if load().is_framework(wish.name))
-    others = tuple(wish for wish in named if wish not in frameworks)
+    frameworks = tuple(wish for wish in placed if load().is_framework(wish.name))
+    others = tuple(wish for wish in placed if wish not in frameworks)
     return replace(demand, frameworks=frameworks, companions=others), changes
 
 

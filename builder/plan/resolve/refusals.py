@@ -352,10 +352,13 @@ def _of_later_times(demand: Demand, names: Sequence[str], first: First) -> Itera
 
 
 def _opened(wish: NamedRequirement) -> Iterator[NamedRequirement]:
-    """Any release with the same extras, with any, and under any name of the framework's."""
-    yield wish.bound("")
-    yield wish.bound("", extras=False)
-    yield replace(wish, parsed=Requirement(load().table_name(wish.name)))
+    """Any release that the sources go with, with the same extras, with any, and under any name of the
+    framework's.
+    """
+    proven = str(wish.proven)
+    yield wish.bound(proven)
+    yield wish.bound(proven, extras=False)
+    yield replace(wish, parsed=Requirement(f"{load().table_name(wish.name)}{proven}"))
 
 
 def _only(demand: Demand, names: Sequence[str]) -> Demand:

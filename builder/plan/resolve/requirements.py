@@ -129,6 +129,10 @@ class NamedRequirement:
     """``train.py:12 uses numpy.float``: the source that sets a bound of it, which counts less than any
     requirement; empty if none does.
     """
+    proven: SpecifierSet = field(default_factory=SpecifierSet)
+    """The bounds that the project's own sources set by the names that they take."""
+    told: SpecifierSet = field(default_factory=SpecifierSet)
+    """The bounds that only a Dockerfile or a README sets: they tell of their author's machine."""
 
     @property
     def name(self) -> str:
@@ -136,6 +140,23 @@ class NamedRequirement:
 
     def __str__(self) -> str:
         return str(self.parsed)
+
+    def firmly_takes(self, version: str) -> bool:
+        """Whether a version is within all bounds but those that are only :attr:`told`."""
+        return contains(SpecifierSet(",".join(self._firm())), version)
+
+    def _firm(self) -> set[str]:
+        # `in` asks a set of specifiers about versions
+        return {*map(str, self.parsed.specifier)} - {*map(str, self.told)}
+
+    def told_beside(self, other: Self) -> SpecifierSet:
+        """The bounds that are only told in this and another requirement on the same package."""
+        told = {*map(str, self.told), *map(str, other.told)}
+        return SpecifierSet(",".join(sorted(told - self._firm() - other._firm())))
+
+    def as_told(self) -> Self:
+        """The requirement as a Dockerfile or a README has it beside a project's other files."""
+        return replace(self, told=self.parsed.specifier)
 
     def bound(self, specifier: str, *, extras: bool = True) -> Self:
         """The package with other bounds, whatever its marker; with the same ``extras``, or with none."""
@@ -182,6 +203,10 @@ class Wishes:
     """Extras of a project that are not taken over: their requirements, place, and the project's name."""
     pages: dict[str, str] = field(default_factory=dict)
     """Pages of wheels, pip's ``--find-links``, each with its place."""
+    used: dict[str, set[str]] = field(default_factory=dict)
+    """By the module of a framework, the names that the sources take of it: ``tensorflow.data``."""
+    aside: list[NamedRequirement] = field(default_factory=list)
+    """Bounds of lists beside the one that is read, on what both name."""
     told: dict[str, NamedRequirement] = field(default_factory=dict)
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
@@ -298,6 +323,9 @@ class Wishes:
         self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
+        self.aside += other.aside
+        for module, taken in other.used.items():
+            self.used.setdefault(module, set()).update(taken)
         self.told = {**other.told, **self.told}
         self.bounds += other.bounds
         self.places = {**other.places, **self.places}
@@ -320,7 +348,10 @@ class Wishes:
                 parsed.extras |= wish.parsed.extras
                 places = dict.fromkeys((before.place, wish.place))
                 place, use = ", ".join(places), before.use or wish.use
-                wish = NamedRequirement(parsed=parsed, place=place, use=use)  # noqa: PLW2901
+                proven, told_ = before.proven & wish.proven, before.told_beside(wish)
+                wish = NamedRequirement(  # noqa: PLW2901
+                    parsed=parsed, place=place, use=use, proven=proven, told=told_
+                )
             found[key] = wish
         unused = [wish for wish in self.bounds if wish.name not in names]
         others = f" and {len(unused) - 6} more" if len(unused) > 6 else ""
@@ -380,16 +411,19 @@ class Wishes:
                 said.append(f"{named}: no version is {'both' if len(wishes) == 2 else 'all of these'}")
         return said
 
-    def once(self) -> Self:
-        """The last of several requirements on one package in a notebook, as pip has it."""
+    def once(self, *, first: bool = False) -> Self:
+        """The last of several requirements on one package in a notebook, as pip has it; with ``first`` the
+        first, as of a README, whose later lines are for other machines and uses.
+        """
         latest: dict[str, NamedRequirement] = {}
         notes = list(self.notes)
-        for wish in self.wishes:
+        for wish in reversed(self.wishes) if first else self.wishes:
             before = latest.pop(wish.name, None)
             if before is not None and str(before) != str(wish):
                 notes.append(f"{before.place}: {before}: replaced by {wish} ({wish.place})")
             latest[wish.name] = wish
-        return replace(self, wishes=list(latest.values()), notes=notes)
+        kept = list(latest.values())
+        return replace(self, wishes=kept[::-1] if first else kept, notes=notes)
 
 
 def _is_within(one: str, other: str) -> bool:

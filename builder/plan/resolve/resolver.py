@@ -57,7 +57,7 @@ SECONDS = 300.0
 """A last resort, for a person's question: a resolver that hangs. What was not asked by then is unknown."""
 MOST = 60
 """Proposals whose own indexes are asked."""
-PROOFS = 8
+PROOFS = 4
 """Sets of wheels whose files are read at most, until one stands. A set takes seconds, and minutes on a slow
 line."""
 OF_NUMPY = ("numpy", "package-numpy")

@@ -53,6 +53,7 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
+from builder.plan.resolve.cuda_variants import followed
 from builder.plan.resolve.dates import Period
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, Target, pages, rank, takes, wheel_name
@@ -406,6 +407,7 @@ def _why_added(combination: Combination, cell: Cell, demand: Demand) -> Iterator
     asked = {str(wish) for wish in demand.companions}
     caps = (text for text in cell.pip if text.startswith("nvidia-cudnn-cu") and text not in asked)
     yield from filter(None, (why_cudnn(text, cell.gpus) for text in caps if "<=" in text))
+    yield from followed(demand.companions, cell)[1]
     for row in (choice.row for choice in combination):
         title = f"{load().table(row.distribution).title} {row.version}"
         if row.numpy_abi == "1" and "numpy<2" in cell.pip and "numpy<2" not in asked:
@@ -566,7 +568,8 @@ def _alone(choice: Choice, demand: Demand) -> bool:
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
-    held = [wish for wish in demand.companions if wish.holds(cell.python, cell.platform)]
+    holding = (wish for wish in demand.companions if wish.holds(cell.python, cell.platform))
+    held, _ = followed(holding, cell)
     beside = [without_marker(wish.parsed) for wish in held]
     others = cell.index and [url for url in demand.index if _OF_A_BUILD.match(url)]
     return replace(

@@ -326,26 +326,54 @@ def from_readme(path: Path) -> Wishes:
     """
     found, take_file, fenced = Wishes(), files_beside(path), False
     packages = dict[str, CondaPackage]()
+    lead, listed = "", list[tuple[str, str]]()
     for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
-        command = line.strip()
+        command, place = line.strip(), f"{path}:{number}"
+        code = fenced or line.startswith(("    ", "\t")) or command.startswith("$ ")
         if command.startswith(("```", "~~~")):
             fenced = not fenced
-        elif fenced or line.startswith(("    ", "\t")) or command.startswith("$ "):
-            try:
-                install_line(command.removeprefix("$ "), f"{path}:{number}", found, take_file)
-            except UsageError as problem:  # a placeholder, a folder of the reader's
-                found.notes.append(problem.message)
-            add_conda_line(command.removeprefix("$ "), f"{path}:{number}", packages, found)
+        elif code or (spans := _INLINE.findall(line)):
+            for text in [command.removeprefix("$ ")] if code else spans:
+                try:
+                    install_line(text, place, found, take_file)
+                except UsageError as problem:  # a placeholder, a folder of the reader's
+                    found.notes.append(problem.message)
+                mine = dict[str, CondaPackage]()
+                add_conda_line(text, place, mine, found)
+                packages = {**mine, **packages}
+        if code and command and _LISTED.search(lead):
+            listed.append((command.strip("'\""), place))
+        elif command and not code and not command.startswith(("```", "~~~")):
+            _take_listed(listed, found)
+            lead, listed = command, []
+    _take_listed(listed, found)
     try:
         add_conda_packages(packages, path, found)
     except CellError as problem:  # alternatives for several machines, that of the CPU last
         found.notes.append(f"{path}: {problem.message}")
-    found = found.once()
+    found = found.once(first=True)
     if not found.wishes:
         raise nothing(
             f"{path} installs nothing by pip", found, "blocks with lines `pip install torch` are read"
         )
     return found
+
+
+_INLINE = re.compile(r"`((?:python\d? -m )?(?:pip\d?|conda) install [^`]+)`")
+"""A command in a sentence."""
+_LISTED = re.compile(r"(?i)\b(?:pip\d? install|dependenc\w*|requirements?|packages)\b[^:]*:\W*$")
+"""The line above a list of packages, one a line."""
+
+
+def _take_listed(listed: Sequence[tuple[str, str]], found: Wishes) -> None:
+    """Take over a block of code that has nothing but requirements, one a line."""
+    texts = [text for text, _ in listed]
+    if len(texts) > 1 and all(
+        re.fullmatch(r"[A-Za-z][\w.-]*(?:\[[\w,-]*\])?[\d.*<>=!~, ]*", one) for one in texts
+    ):
+        for text, place in listed:
+            with contextlib.suppress(UsageError):  # a word and a number: no requirement
+                found.add(text, place)
 
 
 # -- notebooks: https://nbformat.readthedocs.io/
@@ -495,7 +523,7 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
     requirements is on it; with ``rest`` what else they import of packages on record.
     """
     files = list[tuple[Path, list[str]]]()
-    for path in itertools.islice(_sources_below(folder), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder), _MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
             others = (module.partition(".")[0] for module in used_names(text, str)[1])
@@ -531,7 +559,7 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
 def bound_by_folder(folder: Path, found: Wishes) -> None:
     """As :func:`bound_by_sources`, by a project's own sources, its notebooks among them."""
     own, sources = {folder.absolute().name}, list[tuple[str, str, Callable[[int], str]]]()
-    for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
@@ -568,7 +596,7 @@ def note_sources(folder: Path, found: Wishes) -> None:
     compile CUDA code as they run or are installed: https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
     own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
-    for path in itertools.islice(_sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
@@ -606,7 +634,7 @@ _BROUGHT = {"setuptools", "pkg_resources", "google", "mpl_toolkits"}
 _MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
 
 
-def _sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:
+def sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:
     """Python files of a project, those of its own folder first; none of an environment, nor of its tests."""
     folders = [folder]
     for one in folders:  # it grows

@@ -23,6 +23,7 @@ from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import (
     canonical,
+    contains,
     key,
     lower_bound,
     name_pattern,
@@ -34,6 +35,7 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Finding, Outcome, asked_once, by_compat, check, kept_from_bad
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
+from builder.plan.resolve.cuda_variants import followed
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.requirements import TYPED, NamedRequirement
@@ -85,6 +87,17 @@ class Substitution:
         """What is left out since it is compiled after the others, as pip installs it; None for the rest."""
         left = self.instead is None and _BY_HAND in self.reason
         return str(self.asked.bound(str(self.asked.parsed.specifier))) if left else None
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether it keeps to all that the project's requirements say: what is left out is compiled after the
+        others, or another release stands for one that a Dockerfile or a README names.
+        """
+        if self.instead is None:
+            return self.by_hand is not None
+        version = pinned(Requirement(self.instead))
+        same = canonical(Requirement(self.instead).name) == self.asked.name
+        return bool(same and version and self.asked.told) and self.asked.firmly_takes(version or "")
 
     def __str__(self) -> str:
         place, why = f"{self.asked} ({self.asked.place})", f": {self.reason}" if self.reason else ""
@@ -247,7 +260,7 @@ def _way(moved: tuple[Demand, list[Substitution]], asked: _Sources, suits: _Suit
     def ask(proposal: Proposal) -> NearestDemand | None:
         try:
             with item(proposal.cell.id):
-                return _loosened(
+                return loosened(
                     proposal, demand=wider, index=asked.index, until=asked.until, moved=bool(changes)
                 )
         except CellError as problem:
@@ -424,7 +437,8 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
     mine = (row for row in table.rows if row.distribution == wish.name or table.named_by_cuda)
     rows = {row.version for row in mine if not set(row.platforms) <= set(row.cpu_only)}
-    versions = sorted(rows & offered if offered else rows, key=release)
+    there = rows & offered if offered else rows
+    versions = sorted((one for one in there if contains(wish.proven, one)), key=release)
     asked = pinned(wish.parsed)
     bounds = [spec.version for spec in SpecifierSet(str(wish.parsed.specifier)) if "*" not in spec.version]
     had = lacks_extras(wish)
@@ -512,7 +526,7 @@ def _minors_apart(python: str, there: Set[str]) -> int:
     return min(abs(key(python)[1] - key(other)[1]) for other in there)
 
 
-def _loosened(
+def loosened(
     proposal: Proposal, *, demand: Demand, index: Index | None, until: float, moved: bool
 ) -> NearestDemand | None:
     """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name.
@@ -520,11 +534,10 @@ def _loosened(
     ``moved``: the framework is another release than asked for, so compiled packages that nobody read beside
     it move, too.
     """
-    mine = {
-        wish.name: wish
-        for wish in demand.companions
-        if wish.holds(proposal.cell.python, proposal.cell.platform)
-    }
+    cell = proposal.cell
+    there, why = followed((w for w in demand.companions if w.holds(cell.python, cell.platform)), cell)
+    mine = {wish.name: wish for wish in there}
+    proposal = replace(proposal, added=tuple(dict.fromkeys((*proposal.added, *why))))
     changed, boldly = _renamed(mine), set[str]()
     reasons = {name: load().mistaken_names[name].reason for name in changed}
 

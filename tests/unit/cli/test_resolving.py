@@ -354,7 +354,7 @@ def test_the_document_has_all_that_the_text_has_and_what_is_typed(capsys, tmp_pa
     assert document["pip"] == ["pip install torch==2.7.1 torchvision==0.22.1"]
     assert document["as_of"]["date"] >= "2025-07"
     notes = {line["about"]: line["text"] for line in document["said"] if line["kind"] == "note"}
-    assert notes["system"].startswith("note: on the system: NVIDIA's driver, 525.60.13 or newer, and neither")
+    assert notes["system"].startswith("  on the system: NVIDIA's driver, 525.60.13 or newer, and neither")
     assert notes["card"].startswith("note: 580 is the last driver branch for V100")
     way = next(line for line in document["said"] if line["kind"] == "python")
     assert way["command"].startswith("uv venv --seed --python 3.")
@@ -482,10 +482,18 @@ def test_a_release_that_only_the_other_project_has_is_that_projects(capsys) -> N
 def test_what_lies_on_no_index_is_told_of_an_old_release_with_its_source(text: str) -> None:
     with pytest.raises(CellError) as caught:
         resolve(text, index=None, gpus=("RTX3090",))
-    assert "nvcr.io/nvidia/tensorflow:" in caught.value.message
-    assert "as in matrices/tf1.yaml" in caught.value.message
-    assert "[table: https://github.com/NVIDIA/tensorflow/releases (" in caught.value.message
-    assert "==2.4.4 in place of" in caught.value.message
+    first, lead, by_pip, *_ = caught.value.message.splitlines()
+    assert first == "no build of TensorFlow 1 on the package indexes runs on RTX3090"
+    assert lead.startswith(
+        "what would do: NVIDIA's own build of TensorFlow 1.15.5, for CUDA 12.1, on Python 3.8"
+    )
+    assert "[table: https://github.com/NVIDIA/tensorflow/releases (" in lead
+    assert "pip install nvidia-pyindex && pip install 'nvidia-tensorflow[horovod]'" in by_pip
+    assert "docker pull nvcr.io/nvidia/tensorflow:" in caught.value.message
+    assert "==2.4.4" not in caught.value.message
+    # its recipes are for cards up to Turing, and the nearest of another major only if it is asked for
+    assert "as in matrices/tf1.yaml" not in caught.value.message
+    assert resolve(text, index=None, gpus=("RTX3090",), take_nearest=True) == 0
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.4.1", "numpy==1.26.4", index=None, gpus=("RTX3090",))
     assert "elsewhere" not in caught.value.message
@@ -497,9 +505,12 @@ def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told(
     )
     with pytest.raises(NothingPossibleError) as caught:
         resolve("torch", "modern", index=index, gpus=("GTX1650",), driver="470")
-    *_, left_out, whole, by_pip = caught.value.message.splitlines()
+    first, lead, by_pip, system, left_out, whole, *_ = caught.value.message.splitlines()
+    assert first.startswith("not possible as asked")
+    assert lead.startswith("what would do: torch==2.0.1 on Python 3.11 and ")
     assert left_out.startswith("  without modern (as typed)")
     assert by_pip.startswith("  by pip, on Python 3.11: pip install torch==2.0.1")
+    assert system.startswith("  on the system: NVIDIA's driver")
     assert whole.startswith("with another driver all of it: torch==2.8.0 on Python 3.13")
     assert "the machine needs driver 525" in whole
     with pytest.raises(NothingPossibleError) as caught:
@@ -517,8 +528,9 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     assert sum("another version in place of" in line for line in lines) == 1
     # what would do, in words and by pip, and no second time
     assert [line.partition(": ")[0] for line in lines if "tensorflow==2.17.1" in line] == [
-        "  tensorflow==2.17.1 in place of tensorflow==2.18.0 (as typed)",
+        "what would do",
         "  by pip, on Python 3.11",
+        "  tensorflow==2.17.1 in place of tensorflow==2.18.0 (as typed)",
     ]
     with pytest.raises(CellError, match=r"jax==0.12.\* \(as typed\) and Python 3.9 clash"):
         resolve("jax==0.12.*", "torch", index=None, python="3.9")
@@ -708,10 +720,11 @@ def test_a_package_whose_build_only_a_lock_reads_rules_no_framework_out(capsys) 
         resolve(*texts, "torchaudio==2.6.0", index=None, gpus=("RTX5090",))
 
 
-def test_pinned_packages_that_do_not_go_with_a_newer_framework_are_told() -> None:
-    with pytest.raises(NothingPossibleError) as caught:
-        resolve("tensorflow==1.5", "keras==2.1.0", index=None, gpus=("RTX3060",), driver="535")
-    (keras,) = (line for line in caught.value.message.splitlines() if "keras==2.1.0 (" in line)
+def test_pinned_packages_that_do_not_go_with_a_newer_framework_are_told(capsys) -> None:
+    asked = {"index": None, "gpus": ("RTX3060",), "driver": "535"}
+    assert resolve("tensorflow==1.5", "keras==2.1.0", **asked, take_nearest=True) == 0
+    lines = capsys.readouterr().err.splitlines()
+    (keras,) = (line for line in lines if line.startswith("changed: ") and "keras==2.1.0 (" in line)
     assert "in place of keras==2.1.0" in keras or "without keras" in keras
     assert "no attribute 'get_default_graph'" in keras
     with pytest.raises(NothingPossibleError) as caught:
@@ -735,7 +748,7 @@ def test_a_refusal_tells_one_way_once() -> None:
     with pytest.raises(NothingPossibleError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", index=None, gpus=("A100",))
     lines = caught.value.message.splitlines()
-    again = [line for line in lines if "tensorflow==2.17.1" in line and "by pip, " not in line]
+    again = [line for line in lines if "tensorflow==2.17.1 in place of" in line]
     assert len(again) == 1, caught.value.message
 
 

@@ -37,10 +37,13 @@ if TYPE_CHECKING:
         GpuRow as GpuRow,
         KernelRow as KernelRow,
         NameRow as NameRow,
+        RemovedRow as RemovedRow,
         SameFilesRow as SameFilesRow,
         SystemLibraryRow as SystemLibraryRow,
         SystemRow as SystemRow,
         TagRow as TagRow,
+        VendorBuildRow as VendorBuildRow,
+        WheelPageRow as WheelPageRow,
         jax_cuda as jax_cuda,
         load as load,
     )

@@ -221,6 +221,28 @@ class ElsewhereRow(Row):
     name: str
     versions: SpecifierSet
     text: str
+    capability_max: str | None = None
+    """The newest compute capability that it is for; None for any."""
+    newer: bool = False
+    """Whether it is a way to a newer release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VendorBuildRow(Row):
+    """A framework's release in NVIDIA's own build, which no package index has."""
+
+    name: str
+    version: str
+    cuda: str
+    cards: tuple[str, ...]
+    """The oldest and the newest compute capability that it serves."""
+    python: str
+    glibc: str
+    system: str
+    image: str
+    pip: tuple[str, ...] = ()
+    """What pip installs, one after the other; empty if the image alone has it."""
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,9 +357,42 @@ class BuildRow(Row):
     """On the package index, in its normal form."""
     needs: tuple[str, ...] | None = None
     """Debian packages, beside a compiler and Python's headers; None if nobody read them."""
+    rpm: tuple[str, ...] = ()
+    """The same of Fedora and RHEL."""
     against: str = ""
     """The framework that the build imports, and its own requirements do not name."""
     versions: SpecifierSet | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtensionRow(Row):
+    """What PyTorch's tool for extensions compiles for, in releases from ``since`` to before ``before``."""
+
+    since: str
+    before: str
+    newest: str
+    """The newest compute capability that it names; a newer card is an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelPageRow(Row):
+    """A package whose wheels with CUDA lie on a page of its maker's: ``data/wheel-pages.toml`` says how."""
+
+    name: str
+    page: str
+    index: Literal["cpu", "sources"]
+    torch: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovedRow(Row):
+    """A name of PyTorch's C++ code that releases from ``until`` on have no more."""
+
+    name: str
+    until: str
+    instead: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -539,9 +594,29 @@ class Facts:
         return {row.name: row for row in rows}
 
     @functools.cached_property
+    def extensions(self) -> tuple[ExtensionRow, ...]:
+        """What PyTorch's tool for extensions compiles for."""
+        return TableFile(self.folder / "kernel-compilers.toml").rows(ExtensionRow, "extensions")
+
+    @functools.cached_property
+    def wheel_pages(self) -> Mapping[str, WheelPageRow]:
+        """Pages of wheels by package."""
+        return {row.name: row for row in TableFile(self.folder / "wheel-pages.toml").rows(WheelPageRow)}
+
+    @functools.cached_property
+    def removed_names(self) -> tuple[RemovedRow, ...]:
+        """What extensions of PyTorch's own kind lost."""
+        return TableFile(self.folder / "kernel-compilers.toml").rows(RemovedRow, "removed")
+
+    @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:
         """For a refusal: what there is of such a release outside of the package indexes that are asked."""
         return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
+
+    @functools.cached_property
+    def vendor_builds(self) -> tuple[VendorBuildRow, ...]:
+        """NVIDIA's own builds of releases, that for the newest CUDA first."""
+        return TableFile(self.folder / "elsewhere.toml").rows(VendorBuildRow, "builds")
 
     @functools.cached_property
     def elsewhere_systems(self) -> Mapping[tuple[str, str], ElsewhereSystemRow]:
@@ -649,8 +724,13 @@ class Facts:
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
         """Debian packages that compiling this one needs; None if no row has it."""
+        row = self.build_row(name, version)
+        return row.needs if row is not None else None
+
+    def build_row(self, name: str, version: str) -> BuildRow | None:
+        """The row with what compiling this one needs; None if no row has it."""
         rows = (row for row in self.builds if row.name == name and row.needs is not None)
-        return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
+        return next((r for r in rows if r.versions is None or r.versions.contains(version)), None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -183,6 +183,7 @@ WITHOUT_A_TABLE = {
     *("arviz", "click", "gevent", "greenlet", "ray"),  # the same
     *("pyserial", "serial", "thop", "ultralytics-thop"),  # only that they are two of one file
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
+    *(f"spconv-cu{n}" for n in (102, 111, 113, 114, 116, 117, 118, 120, 121, 124, 126)),  # one for each CUDA
     "flashinfer-jit-cache",  # on an index of its maker's alone
 }
 

@@ -12,7 +12,7 @@ from builder.core.errors import UsageError
 from builder.plan.facts.reading import wheel_modules_read
 from builder.plan.facts.tables import name_spans
 from builder.plan.resolve import dates, evidence
-from builder.plan.resolve.dates import period_of
+from builder.plan.resolve.dates import Period, period_of
 from builder.plan.resolve.evidence import (
     add_told,
     bound_by_sources,
@@ -316,3 +316,31 @@ def test_what_is_typed_counts_more_than_what_sources_take(tmp_path: Path) -> Non
     assert [str(one) for one in wishes.merged().wishes] == ["tensorflow==2.4.1"]
     (alone,) = from_file(tmp_path).merged().wishes
     assert alone.place.count(" uses ") == 1
+
+
+def test_an_open_framework_is_of_the_time_of_a_compiled_package_that_is_pinned_beside_it(monkeypatch) -> None:
+    """Who pins bitsandbytes 0.40 has the PyTorch of that summer, whose CUDA it has a library for."""
+    days = {"2.0.1": "2023-05-08", "2.1.2": "2023-12-15", "2.8.0": "2025-08-06"}
+    listed = [
+        IndexFile(
+            name=f"torch-{version}-cp310-cp310-manylinux1_x86_64.whl",
+            url="https://x",
+            sha256=None,
+            uploaded=day,
+        )
+        for version, day in days.items()
+    ]
+    monkeypatch.setattr(evidence, "page", lambda *_: listed)
+    period = Period(day="2024-01-20", written="2023-07-24", why="the releases that x names are of 2023")
+
+    def bound(*texts: str) -> str | None:
+        frameworks, companions = split(from_arguments(texts))
+        demand = Demand(frameworks=frameworks, companions=companions, gpus=("T4",))
+        found = evidence._frameworks_of_time(demand, period, {}, None)
+        return str(found[0].frameworks[0]) if found is not None else None
+
+    assert bound("torch", "bitsandbytes==0.40.0") == "torch<=2.1.2"
+    assert bound("torch>=1.10", "bitsandbytes==0.40.0") == "torch<=2.1.2,>=1.10"
+    assert bound("torch", "transformers==4.31.0") is None  # it has no code for a CUDA
+    assert bound("torch", "bitsandbytes") is None
+    assert bound("torch==2.8.0", "bitsandbytes==0.40.0") is None

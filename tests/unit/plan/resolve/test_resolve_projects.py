@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from builder.core.errors import UsageError
-from builder.plan.resolve import notes
+from builder.plan.resolve import native_code
+from builder.plan.resolve.evidence import with_data_on_cpu, with_told
 from builder.plan.resolve.project_files import from_file
+from builder.plan.resolve.requirements import TYPED, from_arguments
+from builder.plan.resolve.set_aside import with_aside
+from builder.plan.resolve.solve import Demand, split
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
@@ -568,8 +572,8 @@ def test_what_is_built_after_the_framework_is_taken_of_a_readme(tmp_path: Path) 
 def test_the_compilers_that_nvcc_takes_are_those_that_the_probe_knows() -> None:
     """The probe's table stands alone, in one file that runs on old Pythons."""
     known = {cuda: int(gcc) for cuda, gcc in read_patterns()["newest-gcc"].items()}
-    assert known.items() <= dict(notes._GCC).items()
-    assert {cuda: gcc for cuda, gcc in notes._GCC if cuda != "11.0"} == known
+    assert known.items() <= dict(native_code._GCC).items()
+    assert {cuda: gcc for cuda, gcc in native_code._GCC if cuda != "11.0"} == known
 
 
 def test_imports_that_no_requirement_names_and_sources_that_compile_cuda_are_noted(tmp_path: Path) -> None:
@@ -640,3 +644,94 @@ def test_a_folder_without_setup_py_or_cmake_compiles_nothing(
     found = from_file(tmp_path / "requirements.txt")
     assert found.by_hand == [f"{tmp_path}/mine"]
     assert bool(found.sources) is compiles
+
+
+CUDA_PROJECT = {
+    "ops.py": "import torch\nfrom torch.utils import cpp_extension\ncpp_extension.load('x', [])\n",
+    "ops.cpp": "#include <torch/extension.h>\nvoid f() {\n  AT_CHECK(true);\n}\n",
+    "README.md": "## Requirements\n\n* 64-bit Python 3.7 and PyTorch 1.7.1.\n* `pip install click ninja`\n",
+}
+
+
+@pytest.mark.parametrize(("card", "least"), [("RTX4090", ">=1.8"), ("RTX3090", ">=1.7"), ("T4", None)])
+def test_code_that_is_compiled_for_a_card_takes_a_pytorch_that_knows_it(tmp_path, card, least) -> None:
+    """https://github.com/NVlabs/stylegan2-ada-pytorch: 1.7.1 ends with Unknown CUDA arch on 8.9."""
+    for name, text in CUDA_PROJECT.items():
+        (tmp_path / name).write_text(text)
+    asked = from_file(tmp_path).merged()
+    demand = native_code.for_compiling(Demand(frameworks=split(asked)[0], gpus=(card,)), asked)
+    (torch,) = demand.frameworks
+    assert str(torch.parsed.specifier) == (least or "")
+    told = [str(one.frameworks[0].parsed.specifier) for one, _ in with_told(demand, asked.told, {})]
+    assert ("==1.7.1" in told[0]) is (least != ">=1.8")
+    pinned = Demand(frameworks=split(from_arguments(["torch==1.7.1"]))[0], gpus=(card,))
+    assert native_code.for_compiling(pinned, asked) == pinned
+
+
+def test_a_readme_is_read_as_people_write_it_and_its_first_line_counts(tmp_path) -> None:
+    """A command in a sentence, a list under one that names pip, and use before training."""
+    (tmp_path / "README.md").write_text(
+        "    conda install pytorch=1.4 torchvision=0.5 -c pytorch\n\nTo train:\n\n"
+        "    conda install pytorch=1.1 torchvision=0.3 -c pytorch\n\nRun `pip install click` first.\n\n"
+        "Install the following Python dependencies (with `pip install`):\n\n"
+        "    matplotlib\n    'trimesh>=2.35.39,<2.35.40'\n\n## Run\n\n    python demo.py\n"
+    )
+    names = [str(wish) for wish in from_file(tmp_path).wishes]
+    assert sorted(names) == [
+        "click",
+        "matplotlib",
+        "torch==1.4.*",
+        "torchvision==0.5.*",
+        "trimesh<2.35.40,>=2.35.39",
+    ]
+
+
+def test_what_extensions_of_pytorch_lost_is_told_with_what_stands_for_it(tmp_path) -> None:
+    for name, text in CUDA_PROJECT.items():
+        (tmp_path / name).write_text(text)
+    (note,) = (text for text in from_file(tmp_path).notes if "AT_CHECK" in text)
+    assert note.startswith(f"{tmp_path / 'ops.cpp'}:3: AT_CHECK, which PyTorch has no longer from 1.5 on")
+    assert "put TORCH_CHECK there" in note
+
+
+def test_lists_that_are_left_aside_bind_what_both_name_and_bring_a_framework(tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\nrich==10.16.1\n")
+    (tmp_path / "pypi_requirements.txt").write_text("numpy<1.23\ntensorflow>=2.6.3,<2.9\nscipy<=1.9\n")
+    (tmp_path / "dev_requirements.txt").write_text("rich==13\npytest\n")
+    asked = from_file(tmp_path).merged()
+    names = {wish.name: str(wish.parsed.specifier) for wish in asked.wishes}
+    assert names == {"numpy": "<1.23", "rich": "==10.16.1", "tensorflow": "<2.9,>=2.6.3", "scipy": "<=1.9"}
+    (tmp_path / "requirements.txt").write_text("numpy\ntorch>=1.10\nrich==10.16.1\n")
+    (tmp_path / "pypi_requirements.txt").unlink()
+    (tmp_path / "environment.yml").write_text(
+        "dependencies:\n- numpy<1.23\n- rich=13.0.0\n- pytorch=1.12.1\n- cudatoolkit=11.3\n- scipy\n"
+    )
+    asked = from_file(tmp_path).merged()
+    frameworks, companions = split(asked)
+    found = with_aside(Demand(frameworks=frameworks, companions=companions), asked.aside)
+    assert found is not None
+    demand, said = found
+    assert [str(wish) for wish in demand.companions] == ["numpy<1.23", "rich==10.16.1"]
+    assert str(demand.frameworks[0]) == "torch==1.12.1+cu113,>=1.10"
+    assert any("rich==13.0.0" in text and "left aside" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("source", "typed", "cpu"),
+    [
+        ("import jax\nimport tensorflow as tf\nx = tf.data.Dataset\ny = jax.jit(f)\n", [], True),
+        ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\ny = jax.jit(f)\n", [], False),
+        ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\n", ["tensorflow-cpu"], True),
+        ("x = 1\n", [], False),
+    ],
+)
+def test_a_tensorflow_that_reads_data_beside_jax_leaves_it_the_card(tmp_path, source, typed, cpu) -> None:
+    (tmp_path / "train.py").write_text(source)
+    (tmp_path / "requirements.txt").write_text("jax\ntensorflow>=2.10\n")
+    asked = from_file(tmp_path)
+    for text in typed:
+        asked.add(text, TYPED)
+    frameworks, companions = split(asked.merged())
+    demand = with_data_on_cpu(Demand(frameworks=frameworks, companions=companions), asked)
+    assert ("tensorflow" in {wish.name for wish in demand.frameworks}) is not cpu
+    assert ("tensorflow-cpu" in {wish.name for wish in demand.companions}) is cpu

@@ -21,8 +21,8 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import asked_once, by_compat
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
+from builder.plan.resolve import native_code, proposing, substitutes
 from builder.plan.resolve import notes as told_of
-from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve.resolver import reason
@@ -31,6 +31,8 @@ from builder.sources.index import Offer
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.uv import IndexSettings
 
+BROUGHT = {"protobuf", "setuptools", "h5py", "gast", "wrapt", "keras"}
+"""Of which the double has what is asked for."""
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
 
 
@@ -49,7 +51,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         wheels = []
         for parsed in map(Requirement, proposal.cell.pip):
             version = VERSIONS.get(parsed.name)
-            if version is None and parsed.name not in {"protobuf", "setuptools"}:
+            if version is None and parsed.name not in BROUGHT:
                 return f"Because {parsed.name} was not found in the package registry, nothing can be done"
             if version is not None and not parsed.specifier.contains(version):
                 return f"Because {parsed} has no wheels with a matching Python ABI tag"
@@ -836,7 +838,7 @@ def test_where_a_wheel_is_lacked_no_python_is_asked_that_can_be_no_nearer(
         return substitutes.NearestDemand(changes=(change,), proposal=proposal)
 
     monkeypatch.setattr(substitutes, "_one_for_each_python", lambda *_: ways)
-    monkeypatch.setattr(substitutes, "_loosened", loosened)
+    monkeypatch.setattr(substitutes, "loosened", loosened)
     told: list[str] = []
     sources = substitutes._Sources(index=None, available={}, until=0.0, note=told.append)
     assert substitutes._way((demand, []), sources, lambda _: True) is not None
@@ -940,3 +942,83 @@ def test_the_nearest_set_is_one_that_the_driver_serves_itself() -> None:
     other = substitutes.nearest_demand(old, None, {})
     assert other is not None
     assert by_compat(other.proposal.findings) is None
+
+
+@pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize("nearest", [False, True])
+def test_a_release_that_the_sources_do_not_run_with_is_no_way_and_nvidias_build_is(
+    monkeypatch, tmp_path, nearest: bool
+) -> None:
+    """https://github.com/alexanderkroner/saliency/issues/25: TensorFlow 1 on an RTX 3090."""
+    monkeypatch.setitem(VERSIONS, "numpy", "1.18.5")
+    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
+    monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
+    (tmp_path / "train.py").write_text("import tensorflow as tf\nx = tf.contrib.rnn\n")
+    (tmp_path / "requirements.txt").write_text("tensorflow\nnumpy==1.14.0\nopencv-python==4.8.0\nnothing\n")
+    with pytest.raises(NothingPossibleError) as caught:
+        called(
+            command.resolve,
+            [],
+            requirement_file=[tmp_path],
+            gpu=["RTX 3090"],
+            driver=["535.183.01"],
+            take_nearest=nearest,
+        )
+    first, lead, by_pip, *rest = caught.value.message.splitlines()
+    assert first.startswith("no build of TensorFlow 1 on the package indexes runs on RTX3090, which the code")
+    assert "train.py:2 uses tensorflow.contrib" in first
+    assert lead.startswith("what would do: NVIDIA's own build of TensorFlow 1.15.5, for CUDA 12.1")
+    assert "&& pip install 'numpy<1.19.0,>=1.16.0' opencv-python" in by_pip
+    assert "tensorflow==2" not in caught.value.message
+    assert any("without nothing (" in line for line in rest)
+    # not for a card that its CUDA does not know, nor on a driver that is older than its CUDA asks for
+    for card, driver in (("RTX 5090", "575.64.03"), ("RTX 3090", "460.32.03")):
+        with pytest.raises(NothingPossibleError) as caught:
+            called(command.resolve, [], requirement_file=[tmp_path], gpu=[card], driver=[driver])
+        told = caught.value.message
+        assert ("22.12-tf1-py3" in told) is (driver == "460.32.03")
+        assert "23.02-tf1-py3" not in told
+        assert "tensorflow==2" not in told
+
+
+@pytest.mark.usefixtures("resolver")
+def test_what_a_dockerfile_alone_names_gives_way_without_a_refusal(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
+    monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
+    (tmp_path / "requirements.txt").write_text("torch>=1.1\nnumpy\n")
+    (tmp_path / "Dockerfile").write_text("FROM ubuntu\nRUN pip install torch==1.6.0\n")
+    options = {"requirement_file": [tmp_path], "gpu": ["A100"], "driver": ["535"]}
+    assert called(command.resolve, [], **options) == 0
+    said = capsys.readouterr().err
+    assert "possible: torch==1." in said.splitlines()[-1] or "\npossible: torch==1." in f"\n{said}"
+    assert "in place of torch==1.6.0,>=1.1" in said
+    (tmp_path / "requirements.txt").write_text("torch==1.6.0\nnumpy\n")
+    with pytest.raises(NothingPossibleError, match="not possible as asked") as caught:
+        called(command.resolve, [], **options)
+    lines = caught.value.message.splitlines()
+    assert [line.partition(":")[0].strip() for line in lines[1:4]] == [
+        "what would do",
+        "by pip, on Python 3.9",
+        "on the system",
+    ]
+
+
+@pytest.mark.usefixtures("resolver")
+def test_of_two_lines_under_other_markers_each_is_kept(monkeypatch) -> None:
+    asked = reading.from_arguments(
+        ["torch", "numpy<2.1,>=2.0.2; python_version<'3.13'", "numpy<2.3,>=2.1; python_version>='3.13'"]
+    )
+    frameworks, companions = split(asked)
+    demand, changes_ = proposing._by_other_names(Demand(frameworks=frameworks, companions=companions))
+    assert changes_ == []
+    assert [str(wish) for wish in demand.companions] == [str(wish) for wish in asked.wishes[1:]]
+
+
+def test_what_compiling_a_package_takes_on_the_system_is_a_line_to_type() -> None:
+    (line,) = native_code.of_compiled(["mpi4py==4.0.3", "pyaudio", "fire==0.1", "git+https://x/y", "/tmp"])
+    assert line.startswith(
+        "to compile mpi4py, pyaudio, on the system: Debian and Ubuntu `sudo apt-get install"
+    )
+    assert "build-essential libopenmpi-dev portaudio19-dev`" in line
+    assert "gcc-c++ openmpi-devel portaudio-devel`" in line
+    assert [*native_code.of_compiled(["fire==0.1"])] == []

@@ -1,0 +1,212 @@
+"""Code that is compiled where a proposal is installed: a project's own for CUDA, and packages of which an
+index has sources alone; what that takes on the system, and the releases that can compile for a card.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from builder.core.errors import UsageError
+from builder.core.model import Cell
+from builder.core.versions import (
+    apart,
+    at_least,
+    canonical,
+    key,
+    lower_bound,
+    pinned,
+    requirement,
+    short,
+)
+from builder.plan.facts.rules import cuda_of
+from builder.plan.facts.tables import GpuRow, RemovedRow, card_of, load
+from builder.plan.resolve.requirements import NamedRequirement, Wishes, read_text
+from builder.plan.resolve.solve import Demand, Proposal
+
+
+def compiling(asked: Wishes) -> list[str]:
+    """The places of a project's own CUDA code, which is compiled as it runs or is installed."""
+    return sorted({place for kind, _, place in asked.compiling if kind in {"run", "install"}})
+
+
+def installed_by_nvcc(asked: Wishes) -> tuple[list[str], list[str]]:
+    """What nvcc compiles of a project and of what is installed from source, and of what nobody read that."""
+    here = [text for text, _, is_here in asked.sources if is_here]
+    unread = dict.fromkeys(text for text, _, is_here in asked.sources if not is_here)
+    return [*dict.fromkeys((*here, *compiling(asked)))], [*unread]
+
+
+def note_removed(sources: Iterable[Path], found: Wishes) -> None:
+    """Note the names in a project's C++ and CUDA sources that PyTorch has no more, with what it has then."""
+    seen = dict[RemovedRow, list[str]]()
+    for path in sources:
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            for row in load().removed_names:
+                if (at := text.find(row.name)) >= 0:
+                    seen.setdefault(row, []).append(f"{path}:{text.count(chr(10), 0, at) + 1}")
+    for row, places in seen.items():
+        more = f" and {len(places) - 1} more files" if len(places) > 1 else ""
+        found.notes.append(
+            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put "
+            f"{row.instead} there before it is compiled"
+        )
+
+
+def for_compiling(demand: Demand, asked: Wishes) -> Demand:
+    """The demand with a PyTorch whose tool for extensions knows the cards, where the project's own CUDA code
+    is compiled by it and no requirement says otherwise.
+    """
+    places, cards = compiling(asked), [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    if not places or not cards:
+        return demand
+    newest = max(cards, key=lambda card: key(card.capability))
+    refused = [row for row in load().extensions if key(row.newest) < key(newest.capability)]
+    least = max((row.before for row in refused), key=key, default=None)
+    if least is None:
+        return demand
+    told = f"{newest.name} ({newest.capability})"
+    why = f"{places[0]} compiles CUDA code, and {told} is unknown to PyTorch's tool for it before {least}"
+
+    def bounded(wish: NamedRequirement) -> NamedRequirement:
+        bound, mine = SpecifierSet(f">={least}"), lower_bound(wish.parsed)
+        known = mine is not None and at_least(mine, least)
+        if wish.name != "torch" or known or apart(wish.parsed.specifier, bound):
+            return wish
+        parsed = Requirement(str(wish.parsed))
+        parsed.specifier &= bound
+        asked.notes.append(f"torch>={least}: {why}")
+        return replace(wish, parsed=parsed, use=wish.use or why)
+
+    return replace(demand, frameworks=tuple(map(bounded, demand.frameworks)))
+
+
+def _refuses(best: Proposal, cards: Sequence[GpuRow]) -> bool:
+    """Whether the proposal's PyTorch has a tool for extensions that refuses one of the cards."""
+    names = {canonical(one.name): pinned(one) or "" for one in map(Requirement, best.cell.frameworks)}
+    version = names.get("torch", "").partition("+")[0]
+    return any(
+        at_least(version, row.since)
+        and not at_least(version, row.before)
+        and key(row.newest) < key(card.capability)
+        for row in load().extensions
+        if version
+        for card in cards
+    )
+
+
+def of_compiled(texts: Iterable[str]) -> Iterator[str]:
+    """The line that installs on the system what compiling these packages takes, if any needs more than a
+    compiler; each as a requirement.
+    """
+    parsed = (one for text in texts if (one := requirement(text)) is not None)
+    named = {canonical(one.name): pinned(one) or "0" for one in parsed}
+    rows = [row for name, version in named.items() if (row := load().build_row(name, version)) is not None]
+    if not rows:
+        return
+    debian = sorted({name for row in rows for name in row.needs or ()})
+    others = sorted({name for row in rows for name in row.rpm})
+    yield (
+        f"to compile {', '.join(row.name for row in rows)}, on the system: Debian and Ubuntu `sudo apt-get "
+        f"install -y build-essential {' '.join(debian)}`; Fedora, and RHEL with EPEL `sudo dnf install -y "
+        f"gcc-c++ {' '.join(others)}` [{rows[0].source}]"
+    )
+
+
+def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
+    """What it takes to compile a project's own CUDA code beside the first proposal: nvcc of its CUDA, an
+    image that has it, and the architectures of the cards; and which of its own lines say another.
+    """
+    cuda = cuda_of(best.cell)
+    if cuda is None or not (asked.sources or asked.compiling):
+        return
+    rows = [row for row in load().tags if short(row.cuda, 2) == short(cuda, 2) and row.state == "listed"]
+    images = [(row, name) for row in rows for name in row.systems if name.startswith("ubuntu")]
+    newest = max(images, key=lambda one: (key(one[0].cuda), key(one[1].removeprefix("ubuntu"))), default=None)
+    row, system = newest if newest is not None else (None, "")
+    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    known = {_known_to_nvcc(best.cell, card) for card in cards}
+    listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
+    host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
+    if asked.sources:
+        told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
+        more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with ENV TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        text = (
+            f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
+            f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{host}{image}{arch}"
+        )
+        folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
+        yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
+    installed = [place for kind, _, place in asked.compiling if kind == "install"]
+    if installed and not any(text == "." for text, _, _ in asked.sources):
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+        arch = f", with TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
+        yield (
+            f"{', '.join(installed[:4])}: CUDA code of the project's own, compiled as `pip install "
+            f"--no-build-isolation` of its folder, after the others, by nvcc of CUDA {short(cuda, 2)}, which "
+            f"-base and -runtime images lack{host}{image}{arch}"
+        )
+    at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
+    if at_run:
+        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        needed = f", without which it ends with `Unknown CUDA arch` on {cards[0].name}" * _refuses(
+            best, cards[:1]
+        )
+        image += f"; with TORCH_CUDA_ARCH_LIST={listed!r}{needed}" if listed else ""
+        yield (
+            f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
+            f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
+        )
+    for kind, value, place in asked.compiling:
+        if kind in {"run", "install"}:
+            continue
+        if kind == "architectures":
+            for card in () if _compiled_for(value, cards) else cards[:1]:
+                said = f"{place}: TORCH_CUDA_ARCH_LIST={value!r} has no {card.capability} ({card.name})"
+                slow = ", and its PTX is compiled anew as programs start" * ("+PTX" in value)
+                yield f"{said}{slow}: put {listed!r} there"
+        elif key(value)[:2] != key(cuda)[:2]:
+            yield (
+                f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
+                f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
+            )
+
+
+_GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
+"""The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
+https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).
+"""
+
+
+def _known_to_nvcc(cell: Cell, card: GpuRow) -> str:
+    """The newest architecture that runs on a card, ``8.6`` on one of 8.9, of those that the framework's own
+    build is for: its nvcc knows them. Without one of the card's major the newest older one, with its PTX. The
+    card's own if nobody read the build.
+    """
+    have = key(card.capability)
+    for parsed in map(Requirement, cell.frameworks):
+        release_, _, taken = (pinned(parsed) or "").partition("+")
+        for row in load().table(canonical(parsed.name)).of(release_):
+            if row.variant != taken and (taken or not row.default):
+                continue
+            made = {f"{text[3:-1]}.{text[-1]}" for text in row.architectures if re.fullmatch(r"sm_\d+", text)}
+            fitting = [one for one in made if key(one) <= have]
+            best = max(fitting, key=key, default=card.capability)
+            return best + "+PTX" * (key(best)[0] != have[0])
+    return card.capability
+
+
+def _compiled_for(listed: str, cards: Sequence[GpuRow]) -> bool:
+    """Whether ``8.0 8.6`` makes code for all cards: that of the same major, and of a minor not above it."""
+    made = [key(one) for one in re.findall(r"\d+\.\d", listed)]
+    have = [key(card.capability) for card in cards]
+    return not made or all(any(one[0] == mine[0] and one <= mine for one in made) for mine in have)
