@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         tag_of as tag_of,
     )
     from .package_wheel import read_package as read_package
+    from .release_names import names_table as names_table
     from .rereading import reread as reread
-    from .wheel_modules_read import names_table as names_table
 else:
     from builder.core import faces
 

@@ -28,7 +28,7 @@ _QUOTED = re.compile(r"[`'\"]+(?:[\w.]*\.)?([A-Za-z]\w*)(?:\(\))?[`'\"]")
 _RENAMES = re.compile("deprecat|renam|alias|legacy|kwarg")
 _HAS_FIELDS = re.compile(r"\b(?:dataclass|attrs?$|define$)")
 _BROKEN = re.compile(r"['\"]\s*\n\s*[rf]?['\"]|\s+")
-_ON_SELF = re.compile(r"\bself\.([A-Za-z]\w*)(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)")
+_ON_SELF = re.compile(r"\bself\.([A-Za-z_]\w*)(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)")
 _TREES: dict[bytes, "SourceTree"] = {}
 _MOST_TREES = 60_000
 
@@ -121,7 +121,7 @@ def _class_tree(node: ast.ClassDef, lines: Sequence[str]) -> ClassTree:
     decorators = "|".join(map(_last_name, node.decorator_list))
     return ClassTree(
         bases=frozenset(filter(None, map(_last_name, node.bases))),
-        members=frozenset(name for name in members if not name.startswith("_")),
+        members=frozenset(name for name in members if not name.startswith("__") and name != "_"),
         methods={name: one for name, one in methods.items() if name == "__init__" or name[0] != "_"},
         fields=frozenset(fields) if _HAS_FIELDS.search(decorators) else None,
         instead=dict(_replacements(_text(node, lines), fields | members)),

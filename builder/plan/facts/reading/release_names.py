@@ -1,0 +1,449 @@
+"""The names that releases of a package lost or brought, for the probe: ``common/names.json``."""
+
+import functools
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from builder.core import resources
+from builder.core.errors import PackageIndexError
+from builder.core.import_set import ImportSet, WheelFiles
+from builder.core.model import Wheel
+from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
+from builder.plan.facts.reading.wheel_modules import (
+    ALL_NAMES,
+    EXPORTED_NAMES,
+    WheelSources,
+    wheel_alone,
+)
+from builder.plan.facts.reading.wheel_modules_read import opener
+from builder.plan.facts.tables import load
+from builder.sources.index import Index, IndexFile, wheel_name
+
+_NAMES_PYTHON = 12
+_MOST_READ_OF_ONE = 160
+_MANY_PATCHES = 9
+_OPENED = 4
+_MOST_HOMES = 12
+"""Modules that are asked for a name which another one lost."""
+_MOST_TEXT = 2_500_000
+"""Bytes of the table: those of the deepest modules are left out above them."""
+_OF_TESTS = re.compile(
+    r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
+)
+_WITHOUT_CLASSES = re.compile(rf"{_OF_TESTS.pattern}|(?:^|\.)dummy_")
+"""Hugging Face's ``dummy_pt_objects`` stand in for classes that need what is not installed."""
+_PRIVATE = re.compile(r"(?:^|\.)_")
+"""Modules of which it is told whether they are there, and not what is in them: torch._six."""
+_BOUND = re.compile(
+    rb"^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)|^([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?=(?!=)",
+    re.MULTILINE,
+)
+_AS_NAMED = re.compile(rb" as ([A-Za-z_]\w*)")
+_IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
+_AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z_]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
+_STAR = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
+_QUOTED = re.compile(rb"['\"]([A-Za-z]\w*)['\"]")
+_GIVES_LATER = re.compile(
+    rb"_LazyModule|_lazy_import|deprecation_getattr|_attach|lazy_loader|_import_structure"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Release:
+    place: str
+    """What the table calls it: ``4.57``."""
+    alone: ImportSet
+    said: Mapping[str, frozenset[str]]
+    """The names that the sources of public modules may give these."""
+    members: ReleaseMembers
+
+
+@functools.cache
+def _named() -> Mapping[str, str]:
+    """The packages of the table, and the first release of each that is read."""
+    since: dict[str, str] = tomllib.loads((load().folder / "names-read.toml").read_text("utf-8"))["since"]
+    return since
+
+
+def names_table(
+    index: Index, note: Callable[[str], None], only: Sequence[str] = (), *, current: str = "{}"
+) -> str:
+    """``common/names.json`` of the probe: for each package the public modules, and names of them, that one of
+    its minor releases certainly lacks and the one before it has, and the other way round, as one JSON object
+    with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
+    followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
+    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
+    ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
+    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``.
+    ``releases``: all that the index offers since the first one that may be read, patches, too.
+    ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
+    do those of which too few releases can be read.
+
+    Raises PackageIndexError if the index answers about none.
+    """
+    rows: dict[str, dict[str, Any]] = json.loads(current)
+    homes: dict[str, list[str]] = {}
+    silent = list[PackageIndexError]()
+    for name in only or list(_named()):
+        try:
+            if name == "tensorflow":
+                rows[name] = _renamed_in_2(index, note)
+                continue
+            found = list(_minor_releases(index, name, note))
+        except PackageIndexError as problem:
+            note(f"{name} was not read: {problem.message}")
+            silent.append(problem)
+            continue
+        if len(found) > 1:
+            homes[name] = [module for module in found[-1].said if "." in module]
+            rows[name] = {**_changes_of(found), "releases": _releases_since(index, name)}
+        note(f"{name}: {len(found)} releases")
+    if silent and len(silent) == len(only or _named()):
+        raise silent[0]
+    for name in homes:
+        _name_siblings(name, rows[name], homes)
+    return _within(dict(sorted(rows.items())))
+
+
+_RENAMES = "tensorflow/tools/compatibility/renames_v2.py"
+_RENAME = re.compile(rb"(?m)^\s*'tf\.([\w.]+)':\s*'tf\.([\w.]+)'")
+
+
+def _renamed_in_2(index: Index, note: Callable[[str], None]) -> dict[str, Any]:
+    """The row of TensorFlow: its own table, made of both interfaces for tf_upgrade_v2, has each name of 1.15
+    that 2.0 lacks, and where 2 has it. Its interfaces are made as TensorFlow is built, so that the wheels'
+    sources alone do not tell them.
+
+    Raises PackageIndexError if the index has no such wheel, or none that can be read.
+    """
+    offers = [(named.version, one) for one in index.offers("tensorflow") if (named := wheel_name(one.name))]
+    for version, offer in sorted(offers, key=lambda row: (row[0], row[1].name), reverse=True):
+        if offer.sha256 is None or offer.yanked is not None or version.is_prerelease:
+            continue
+        wheel = Wheel(
+            name="tensorflow", version=str(version), file=offer.name, sha256=offer.sha256,
+            size=offer.size,
+        )  # fmt: skip
+        sources = opener(index, resources.cache(), note)(wheel)
+        content = sources.read(_RENAMES) if sources is not None else None
+        if content is None:
+            continue
+        gone: dict[str, list[str]] = {}
+        for old, new in sorted((old.decode(), new.decode()) for old, new in _RENAME.findall(content)):
+            module, _, name = f"tensorflow.{old}".rpartition(".")
+            home, _, same = f"tensorflow.{new}".rpartition(".")
+            gone.setdefault(module, []).append(f"{name}>{home}" if same == name else name)
+        note(f"tensorflow {version}: {sum(map(len, gone.values()))} names of 1.15")
+        return {
+            "roots": ["tensorflow"],
+            "read": ["1.15", ".".join(map(str, version.release[:2]))],
+            "gone": _as_texts({"2.0 1.15": gone}),
+            "new": {},
+        }
+    raise PackageIndexError("no wheel of tensorflow has its table of renamed names")
+
+
+def _releases_since(index: Index, name: str) -> str:
+    first = Version(_named().get(name, "0"))
+    told = (wheel_name(one.name) for one in index.offers(name) if one.yanked is None)
+    return " ".join(
+        map(
+            str,
+            sorted(
+                {
+                    one.version
+                    for one in told
+                    if one and one.version >= first and not one.version.is_prerelease
+                }
+            ),
+        )
+    )
+
+
+def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Iterator[_Release]:
+    """The releases that :func:`_read_of` names, by the smallest wheel of each, the oldest first."""
+    files: dict[Version, IndexFile] = {}
+    for offer in index.offers(name):
+        named = wheel_name(offer.name)
+        if named is None or offer.sha256 is None or offer.yanked is not None or named.version.is_prerelease:
+            continue
+        if named.version < Version(_named().get(name, "0")):
+            continue
+        if named.version not in files or offer.size < files[named.version].size:
+            files[named.version] = offer
+    wheels, places = dict[Version, Wheel](), _read_of(files)
+    for version in places:
+        file = files[version]
+        wheels[version] = Wheel(
+            name=name, version=str(version), file=file.name, sha256=file.sha256 or "", size=file.size
+        )
+    with ThreadPoolExecutor(_OPENED) as pool:  # the next ones are fetched while one is parsed
+        fetched = pool.map(lambda wheel: _fetched_sources(index, wheel, note), wheels.values())
+        for (version, wheel), sources in zip(wheels.items(), fetched, strict=True):
+            place = places[version]
+            release = _release(place, sources, wheel) if sources is not None else None
+            if release is not None:
+                yield release
+            else:
+                note(f"{name} {version} was not read")
+
+
+def _read_of(versions: Iterable[Version]) -> dict[Version, str]:
+    """The releases to read, the oldest first, and what the table calls them: the newest patch of each minor
+    release, ``4.57`` for 4.57.6; each patch of one with many, which are releases like others (apache-tvm-ffi
+    0.1.10), unless those of a package are more than can be read (Ultralytics).
+    """
+    minors: dict[tuple[int, ...], list[Version]] = {}
+    for version in sorted(versions):
+        minors.setdefault((version.epoch, *version.release[:2]), []).append(version)
+    long = {place for place, every in minors.items() if len(every) >= _MANY_PATCHES}
+    if sum(len(every) if place in long else 1 for place, every in minors.items()) > _MOST_READ_OF_ONE:
+        long.clear()
+    found = {
+        version: ".".join(map(str, version.release if place in long else version.release[:2]))
+        for place, every in minors.items()
+        for version in (every if place in long else every[-1:])
+    }
+    return dict([*found.items()][-_MOST_READ_OF_ONE:])
+
+
+def _fetched_sources(index: Index, wheel: Wheel, note: Callable[[str], None]) -> WheelSources | None:
+    """A wheel with the seconds of one proof of its own, all of whose sources are here."""
+    sources = opener(index, resources.cache(), note)(wheel)
+    if sources is not None:
+        next(sources.every(), None)
+    return sources
+
+
+def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None:
+    alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
+    trees = list[SourceTree]()
+    said = _said_names(sources, alone.wheels[0], trees) if alone is not None else {}
+    if alone is None or not said:
+        return None
+    return _Release(place=place, alone=alone, said=said, members=ReleaseMembers(trees))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SourceNames:
+    """What one source says by its words alone, which is more than it may have."""
+
+    names: frozenset[bytes]
+    exported: frozenset[bytes]
+    """Those of ``__all__``, and what a lazy module takes for it."""
+    stars: tuple[str, ...]
+    """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
+
+
+_SAID: dict[tuple[int, str, bool], _SourceNames] = {}
+"""By the content, the module's name and whether it is a package: releases have most sources in common."""
+_MANY, _DEEPEST = 1000, 2
+"""Modules of a package from which on the classes of those with more points in their names are not read."""
+
+
+def _said_names(
+    sources: WheelSources, files: WheelFiles, trees: list[SourceTree]
+) -> Mapping[str, frozenset[str]]:
+    """The names that public modules may have by their sources; empty if one source cannot be read. ``trees``
+    are added to.
+    """
+    every = dict[str, _SourceNames]()
+    own = sum(not _OF_TESTS.search(module) for module in files.modules)
+    deepest = _DEEPEST if own > _MANY else own
+    for module, path in files.modules.items():
+        content = sources.read(path) if path is not None else b""
+        if content is None:
+            return {}
+        key = hash(content), module, module in files.packages
+        if key not in _SAID:
+            _SAID[key] = _said_by(content, module, package=key[2])
+        every[module] = _SAID[key]
+        if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
+            trees.append(tree_of(content))
+    found = {one: frozenset[str]() for one in (*files.folders, *every) if not _OF_TESTS.search(one)}
+    for module in (one for one in every if one in found and not _PRIVATE.search(one)):
+        names, todo, seen = set(every[module].names), list(every[module].stars), {module}
+        while todo:
+            star = todo.pop()
+            below = [one for one in every if one.startswith(star[:-1])] if star.endswith(".*") else [star]
+            for other in (every[one] for one in below if one in every and one not in seen):
+                plain = (one for one in other.names if not one.startswith(b"_"))
+                names |= other.exported or (frozenset() if below != [star] else frozenset(plain))
+                todo += other.stars if below == [star] else ()
+            seen.update(below)
+        found[module] = frozenset(one.decode() for one in names if not one.startswith(b"__") and one != b"_")
+    return found
+
+
+def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
+    names = {next(filter(None, found)) for found in _BOUND.findall(content)}
+    for found in _AS_NAMED.finditer(content):  # ``import name as name`` hands it on
+        names |= {found[1]} if content.endswith(b" " + found[1], 0, found.start()) else set()
+    listed = (one for text in ALL_NAMES.findall(content) for one in _QUOTED.findall(text))
+    exported = frozenset([*listed, *EXPORTED_NAMES.findall(content)])
+    if _GIVES_LATER.search(content):
+        names |= set(_QUOTED.findall(content))
+    stars = list[str]()
+    if package:
+        for text in _IMPORTED.findall(content):
+            names |= set(_AS_NAME.findall(text.strip(b"()\n")))
+        above = module.split(".")
+        for dots, rest in _STAR.findall(content):
+            start = above[: len(above) - len(dots) + 1] if dots else []
+            stars.append(".".join([*start, *filter(None, [rest.decode()])]))
+        if b"define_import_structure(" in content and "." not in module:
+            stars.append(f"{module}.models.*")
+    return _SourceNames(names=frozenset(names | exported), exported=exported, stars=tuple(stars))
+
+
+def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
+    """What certainly came and went between two of these, the oldest first."""
+    gone: dict[str, dict[str, list[str]]] = {}
+    new: dict[str, dict[str, list[str]]] = {}
+    every: dict[tuple[str, str], list[int]] = {}
+    for number, release in enumerate(releases):
+        for module, names in release.said.items():
+            for name in ("", *names):
+                every.setdefault((module, name), []).append(number)
+    last = len(releases) - 1
+    for (module, name), numbers in sorted(every.items()):
+        if len(numbers) == len(releases):
+            continue
+        end = _end_of(releases, numbers, module, name)
+        if end is not None:
+            with_, without = releases[end], releases[end + 1]
+            place = f"{without.place} {with_.place}"
+            home = _home(without, module, name)
+            gone.setdefault(place, {}).setdefault(module, []).append(name + (home and ">" + home))
+        back = end is not None and numbers[-1] == last
+        later = [one for one in numbers if not back or one > (end or 0)]
+        start = next((one for one in later if _has(releases[one], module, name) is not False), 0)
+        if start > 0 and _lacks(releases[start - 1], module, name):
+            new.setdefault(releases[start].place, {}).setdefault(module, []).append(name)
+    roots = sorted({module.partition(".")[0] for release in releases for module in release.said})
+    read = [releases[0].place, releases[last].place]
+    inner = changes([(release.place, release.members) for release in releases])
+    return {"roots": roots, "read": read, "gone": _as_texts(gone), "new": _as_texts(new), **inner}
+
+
+def _end_of(releases: Sequence[_Release], numbers: Sequence[int], module: str, name: str) -> int | None:
+    """The number of the last release with a name before the last one that certainly lacks it; None if none
+    does. ``numbers``: those whose sources have the word, in their order.
+    """
+    last = len(releases) - 1
+    if numbers[-1] == last and _has(releases[last], module, name) is not False:  # it came back, or never went
+        gaps = [one for one, other in itertools.pairwise(numbers) if other > one + 1]
+        end = gaps[-1] if gaps and _has(releases[gaps[-1]], module, name) is not False else None
+    else:
+        end = next((one for one in reversed(numbers) if _has(releases[one], module, name) is not False), None)
+    return end if end is not None and _lacks(releases[end + 1], module, name) else None
+
+
+def _as_texts(places: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, dict[str, str]]:
+    """Without the names of a module that came or went itself."""
+
+    def whole(module: str, modules: Mapping[str, Sequence[str]]) -> bool:
+        return module in modules and modules[module][0].partition(">")[0] == ""
+
+    return {
+        place: {
+            module: names[0] if whole(module, modules) else " ".join(names)
+            for module, names in modules.items()
+            if not any(whole(above, modules) for above in _above(module))
+        }
+        for place, modules in places.items()
+    }
+
+
+def _above(module: str) -> Iterator[str]:
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+def _lacks(release: _Release, module: str, name: str) -> bool:
+    """Whether a release certainly lacks a name of a module, or a module of a package, that it has."""
+    above = module if name else module.rpartition(".")[0]
+    return (not above or release.alone.there(above)) and _has(release, module, name) is False
+
+
+def _has(release: _Release, module: str, name: str) -> bool | None:
+    """Whether a release has a module, or a name of one; None if its sources do not tell."""
+    alone, owner = release.alone, release.alone.wheels[0].name
+    word = name or module.rpartition(".")[2]
+    if name and f"{module}.{name}" not in release.said and alone.mentions(owner, word) is False:
+        return False  # without a look at the module: most names that are gone are gone with their words
+    if not name:
+        found = alone.there(module) or (False if "." not in module or alone.lacks_module(module) else None)
+    else:
+        found = alone.has(module, name) if alone.there(module) else None
+    return False if found is None and alone.mentions(owner, word) is False else found
+
+
+def _home(release: _Release, module: str, name: str) -> str:
+    """The module that has a name which another one lost, or the module of the same last names; empty if none
+    has, or several that say nothing.
+    """
+    if name:
+        others = [one for one, names in release.said.items() if name in names and one != module]
+        root = [one for one in others if "." not in one]
+        others = [one for one in (root or others)[: _MOST_HOMES + 1] if release.alone.has(one, name)]
+        return min(others, key=lambda one: (one.count("."), one)) if 0 < len(others) < 4 else ""
+    tail = ".".join(module.split(".")[-2:])
+    others = [one for one in release.said if one.endswith("." + tail)]
+    return others[0] if len(others) == 1 else ""
+
+
+def _name_siblings(package: str, row: Mapping[str, Any], homes: Mapping[str, Sequence[str]]) -> None:
+    """Adds the module of another package with the same two last names to a module that is gone."""
+    for modules in row["gone"].values():
+        for module, names in modules.items():
+            tail = module.split(".")[-2:]
+            if names or module.count(".") < 2:
+                continue
+            others = [
+                one
+                for name, every in homes.items()
+                if name != package and _OF_ONE.get(name, name) == _OF_ONE.get(package, package)
+                for one in every
+                if one.split(".")[-2:] == tail
+            ]
+            modules[module] = ">" + others[0] if len(others) == 1 else ""
+
+
+_OF_ONE = {"torchao": "torch", "langchain-core": "langchain", "torchvision": "torch", "torchaudio": "torch"}
+"""Packages that a part of another one moves to."""
+
+
+def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table as text, without the deepest modules of all packages that have no room in it."""
+    text = "{}\n"
+    for deepest in range(9, -1, -1):
+        told = {name: {**row, **_modules_within(row, deepest)} for name, row in rows.items()}
+        lines = (
+            f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in told.items()
+        )
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        if len(text) <= _MOST_TEXT:
+            break
+    return text
+
+
+def _modules_within(row: Mapping[str, Any], deepest: int) -> dict[str, dict[str, dict[str, str]]]:
+    """``gone`` and ``new`` of the modules that have no more points in their names."""
+    found = dict[str, dict[str, dict[str, str]]]()
+    for kind in ("gone", "new"):
+        places = {
+            place: {module: names for module, names in modules.items() if module.count(".") <= deepest}
+            for place, modules in row[kind].items()
+        }
+        found[kind] = {place: modules for place, modules in places.items() if modules}
+    return found
