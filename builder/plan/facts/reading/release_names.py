@@ -1,11 +1,14 @@
 """The names that releases of a package lost or brought, for the probe: ``common/names.json``."""
 
+import base64
 import functools
+import hashlib
 import itertools
 import json
 import re
+import struct
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +49,14 @@ _BOUND = re.compile(
     rb"^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)|^([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?=(?!=)",
     re.MULTILINE,
 )
+_BINDS = re.compile(
+    rb"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+|"
+    rb"^[ \t]*(?:from[ \t]+[.\w]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n(]+)|"
+    rb"^ {0,8}[A-Za-z_][\w, ]*(?::[^=\n]*)?=(?!=)",
+    re.MULTILINE,
+)
+_NAME = re.compile(rb"[A-Za-z_]\w*")
+_GIVES_BY_TEXT = re.compile(rb"setattr\(|globals\(\)|__getattr__|sys\.modules|__dict__")
 _AS_NAMED = re.compile(rb" as ([A-Za-z_]\w*)")
 _IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
 _AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z_]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
@@ -64,6 +75,10 @@ class _Release:
     said: Mapping[str, frozenset[str]]
     """The names that the sources of public modules may give these."""
     members: ReleaseMembers
+    bound: frozenset[bytes]
+    """The names that a source, public or not, may give to anything."""
+    pure: bool
+    """Whether it has no compiled code, which may give others."""
 
 
 @functools.cache
@@ -83,6 +98,7 @@ def names_table(
     {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
     ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
     functions (:func:`.release_members.changes`), with the name to use instead behind ``>``.
+    ``bound``: of a package without compiled code :func:`_filter_of` all names that one of its sources gives.
     ``releases``: all that the index offers since the first one that may be read, patches, too.
     ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
     do those of which too few releases can be read.
@@ -201,9 +217,10 @@ def _read_of(versions: Iterable[Version]) -> dict[Version, str]:
     release, ``4.57`` for 4.57.6; each patch of one with many, which are releases like others (apache-tvm-ffi
     0.1.10), unless those of a package are more than can be read (Ultralytics).
     """
+    patches = {(version.epoch, *version.release): version for version in sorted(versions)}  # the last .post
     minors: dict[tuple[int, ...], list[Version]] = {}
-    for version in sorted(versions):
-        minors.setdefault((version.epoch, *version.release[:2]), []).append(version)
+    for place, version in patches.items():
+        minors.setdefault(place[:3], []).append(version)
     long = {place for place, every in minors.items() if len(every) >= _MANY_PATCHES}
     if sum(len(every) if place in long else 1 for place, every in minors.items()) > _MOST_READ_OF_ONE:
         long.clear()
@@ -225,11 +242,18 @@ def _fetched_sources(index: Index, wheel: Wheel, note: Callable[[str], None]) ->
 
 def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None:
     alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
-    trees = list[SourceTree]()
-    said = _said_names(sources, alone.wheels[0], trees) if alone is not None else {}
+    trees, bound = list[SourceTree](), set[bytes]()
+    said = _said_names(sources, alone.wheels[0], trees, bound) if alone is not None else {}
     if alone is None or not said:
         return None
-    return _Release(place=place, alone=alone, said=said, members=ReleaseMembers(trees))
+    return _Release(
+        place=place,
+        alone=alone,
+        said=said,
+        members=ReleaseMembers(trees),
+        bound=frozenset(bound),
+        pure=wheel.file.endswith("-none-any.whl"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +263,8 @@ class _SourceNames:
     names: frozenset[bytes]
     exported: frozenset[bytes]
     """Those of ``__all__``, and what a lazy module takes for it."""
+    bound: frozenset[bytes]
+    """All that it may bind, also within functions and branches, and texts of a source that gives by texts."""
     stars: tuple[str, ...]
     """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
 
@@ -250,10 +276,10 @@ _MANY, _DEEPEST = 1000, 2
 
 
 def _said_names(
-    sources: WheelSources, files: WheelFiles, trees: list[SourceTree]
+    sources: WheelSources, files: WheelFiles, trees: list[SourceTree], bound: set[bytes]
 ) -> Mapping[str, frozenset[str]]:
     """The names that public modules may have by their sources; empty if one source cannot be read. ``trees``
-    are added to.
+    and ``bound`` are added to.
     """
     every = dict[str, _SourceNames]()
     own = sum(not _OF_TESTS.search(module) for module in files.modules)
@@ -266,6 +292,7 @@ def _said_names(
         if key not in _SAID:
             _SAID[key] = _said_by(content, module, package=key[2])
         every[module] = _SAID[key]
+        bound |= {*_SAID[key].bound, *(part.encode() for part in module.split("."))}
         if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
             trees.append(tree_of(content))
     found = {one: frozenset[str]() for one in (*files.folders, *every) if not _OF_TESTS.search(one)}
@@ -301,7 +328,27 @@ def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
             stars.append(".".join([*start, *filter(None, [rest.decode()])]))
         if b"define_import_structure(" in content and "." not in module:
             stars.append(f"{module}.models.*")
-    return _SourceNames(names=frozenset(names | exported), exported=exported, stars=tuple(stars))
+    bound = {word for text in _BINDS.findall(content) for word in _NAME.findall(text)}
+    if _GIVES_BY_TEXT.search(content):
+        bound |= set(_QUOTED.findall(content))
+    return _SourceNames(
+        names=frozenset(names | exported),
+        exported=exported,
+        bound=frozenset(bound | names | exported),
+        stars=tuple(stars),
+    )
+
+
+def _filter_of(names: Collection[bytes]) -> str:
+    """A Bloom filter, as base64, of five bits a name: three of each are set, by the first twelve bytes of its
+    SHA-256. One in eleven other names seems to be there, too.
+    """
+    size = max(8, (5 * len(names) + 7) // 8)
+    bits = bytearray(size)
+    for name in names:
+        for place in struct.unpack(">3I", hashlib.sha256(name).digest()[:12]):
+            bits[place // 8 % size] |= 1 << place % 8
+    return base64.b64encode(bits).decode()
 
 
 def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
@@ -330,8 +377,17 @@ def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
             new.setdefault(releases[start].place, {}).setdefault(module, []).append(name)
     roots = sorted({module.partition(".")[0] for release in releases for module in release.said})
     read = [releases[0].place, releases[last].place]
+    pure = all(release.pure for release in releases)
+    bound = frozenset[bytes]().union(*(release.bound for release in releases))
     inner = changes([(release.place, release.members) for release in releases])
-    return {"roots": roots, "read": read, "gone": _as_texts(gone), "new": _as_texts(new), **inner}
+    return {
+        "roots": roots,
+        "read": read,
+        "gone": _as_texts(gone),
+        "new": _as_texts(new),
+        **inner,
+        **({"bound": _filter_of(bound)} if pure else {}),
+    }
 
 
 def _end_of(releases: Sequence[_Release], numbers: Sequence[int], module: str, name: str) -> int | None:
