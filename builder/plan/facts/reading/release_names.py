@@ -95,9 +95,11 @@ def names_table(
     its minor releases certainly lacks and the one before it has, and the other way round, as one JSON object
     with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
     followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
-    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it.
+    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it,
+    and new names of inner modules with an outer one (:func:`_told_once`).
     ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
-    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``.
+    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``:
+    {bases that have such rows: the classes below these}.
     ``bound``: of a package without compiled code :func:`_filter_of` all names that one of its sources gives.
     ``releases``: all that the index offers since the first one that may be read, patches, too.
     ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
@@ -126,7 +128,7 @@ def names_table(
         raise silent[0]
     for name in homes:
         _name_siblings(name, rows[name], homes)
-    return _within(dict(sorted(rows.items())))
+    return _within({name: _told_once(row) for name, row in sorted(rows.items())})
 
 
 _RENAMES = "tensorflow/tools/compatibility/renames_v2.py"
@@ -295,7 +297,7 @@ def _said_names(
         bound |= {*_SAID[key].bound, *(part.encode() for part in module.split("."))}
         if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
             trees.append(tree_of(content))
-    found = {one: frozenset[str]() for one in (*files.folders, *every) if not _OF_TESTS.search(one)}
+    found = {one: frozenset[str]() for one in (*files.folders, *every) if not _WITHOUT_CLASSES.search(one)}
     for module in (one for one in every if one in found and not _PRIVATE.search(one)):
         names, todo, seen = set(every[module].names), list(every[module].stars), {module}
         while todo:
@@ -477,6 +479,49 @@ def _name_siblings(package: str, row: Mapping[str, Any], homes: Mapping[str, Seq
 
 _OF_ONE = {"torchao": "torch", "langchain-core": "langchain", "torchvision": "torch", "torchaudio": "torch"}
 """Packages that a part of another one moves to."""
+
+
+def _told_once(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what a row says twice: a new name of a module within others, if an outer module has it from the
+    same release on, too. The classes with the same bases stand together.
+    """
+    new = dict[str, dict[str, str]]()
+    for place, modules in row["new"].items():
+        depth = dict[str, int]()
+        for module, names in modules.items():
+            for name in names.split(" "):
+                depth[name] = min(depth.get(name, 99), module.count("."))
+        told = {
+            module: " ".join(
+                name
+                for name in names.split(" ")
+                if not name or module.count(".") < 2 or depth[name] == module.count(".")
+            )
+            for module, names in modules.items()
+        }
+        new[place] = {module: names for module, names in told.items() if names or not modules[module]}
+    bases, alike = dict[str, set[str]](), dict[str, set[str]]()
+    for base, below in row.get("classes", {}).items():
+        for name in below.split(" "):
+            bases.setdefault(name, set()).update(base.split(" "))
+    for name, above in bases.items():
+        alike.setdefault(" ".join(sorted(above)), set()).add(name)
+    inner = dict[str, Any]()
+    if "classes" in row:
+        inner["classes"] = {above: " ".join(sorted(names)) for above, names in sorted(alike.items())}
+        inner["members brought"] = _without_private(row["members brought"])
+    return {**row, "new": new, **inner}
+
+
+def _without_private(places: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Whoever asks a class for a private name has had it from an older release."""
+    public = {
+        place: {
+            owner: " ".join(one for one in names.split(" ") if one[0] != "_") for owner, names in rows.items()
+        }
+        for place, rows in places.items()
+    }
+    return {place: {owner: names for owner, names in rows.items() if names} for place, rows in public.items()}
 
 
 def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:

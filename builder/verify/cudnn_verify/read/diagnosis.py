@@ -10,7 +10,7 @@ from shlex import quote
 
 from ..common.causes import CAUSES, VERDICT_OF_SIDE, command_lines
 from ..common.distributions import apart_told, last_word
-from ..common.name_changes import plain_release, release_here
+from ..common.name_changes import plain_release, release_here, releases_around
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
@@ -655,7 +655,7 @@ def _look_at_release(package, caller, facts):
     """
     here = release_here(facts, package).partition("+")[0]
     told = "the error comes out of the own code of %s" % " ".join(filter(None, (package, here)))
-    told += ", which %s calls" % caller if caller else ""
+    told += releases_around(package, here) + (", which %s calls" % caller if caller else "")
     if not here:
         then = " & " if "windows" in facts.places else "; "
         command = "python3 -m pip show %s%spython3 -m pip check" % (

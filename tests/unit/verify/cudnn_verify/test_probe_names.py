@@ -1,0 +1,53 @@
+"""Messages about names that releases of a package lost or brought, answered out of ``names.json``."""
+
+from __future__ import annotations
+
+import pytest
+from pages import diagnose_score
+
+
+def because(text: str) -> str:
+    document = diagnose_score.answer(text)
+    return " ".join(document["causes"][0]["because"]) if document["causes"] else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "command"),
+    [
+        # https://github.com/AEON-7/vllm-ultimate-dgx-spark/pull/8: the call stands in the message, the releases below
+        (
+            "TypeError: make_kwargs_wrapper() got an unexpected keyword argument 'map_dataclass_to_tuple'\n"
+            "  fused_moe/b12x_moe.py -> nvidia_cutlass_dsl ... -> tvm_ffi.utils.kwargs_wrapper\n\n"
+            "nvidia-cutlass-dsl 4.6.0, apache-tvm-ffi 0.1.9\n",
+            "from 0.1.10 on",
+            'pip install "apache-tvm-ffi>=0.1.10"',
+        ),
+        # a private name of an inner module
+        (
+            "transformers 5.12.1, peft 0.18.1\n"
+            "ImportError: cannot import name '_maybe_shard_state_dict_for_tp' from 'peft.utils.save_and_load'\n",
+            "from 0.19 on",
+            'pip install "peft>=0.19"',
+        ),
+    ],
+)
+def test_a_release_that_has_what_is_asked_for(text, told, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == "package-pin-mismatch"
+    assert told in because(text)
+    assert command in [row["text"] for row in document["causes"][0]["commands"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("ImportError: cannot import name 'frobnicate' from 'accelerate.utils'", True),
+        ("AttributeError: module 'accelerate' has no attribute 'frobnicate'", True),
+        ("accelerate 99.0\nImportError: cannot import name 'frobnicate' from 'accelerate.utils'", False),
+        ("ImportError: cannot import name 'Accelerator' from 'accelerate'", False),  # all have it
+        ("ImportError: cannot import name 'frobnicate' from 'unheard_of'", False),
+        ("AttributeError: module 'torch' has no attribute 'frobnicate'", False),  # compiled code may have it
+    ],
+)
+def test_a_name_that_no_release_has_is_said_to_be_of_none(text, is_told):
+    assert ("no release of accelerate" in because(text)) == is_told
