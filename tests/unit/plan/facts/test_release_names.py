@@ -64,7 +64,8 @@ def test_a_new_name_of_inner_modules_stands_with_the_outer_one() -> None:
 
 
 def test_classes_with_the_same_bases_stand_together() -> None:
-    old = "class Base:\n    gone = 1\nclass Mixin:\n    lost = 1\nclass One(Base, Mixin): pass\nclass Two(Base, Mixin): pass\n"
+    old = "class Base:\n    gone = 1\nclass Mixin:\n    lost = 1\n"
+    old += "class One(Base, Mixin): pass\nclass Two(Base, Mixin): pass\n"
     new = old.replace("gone = 1", "pass").replace("lost = 1", "pass")
     row = row_of(("2.0.0", {"numpy/__init__.py": old}), ("2.1.0", {"numpy/__init__.py": new}))
     assert row["classes"] == {"Base Mixin": "One Two"}

@@ -11,24 +11,24 @@ def because(text: str) -> str:
     return " ".join(document["causes"][0]["because"]) if document["causes"] else ""
 
 
+# https://github.com/AEON-7/vllm-ultimate-dgx-spark/pull/8: the call is in the message, the releases are below
+_CALL = """\
+TypeError: make_kwargs_wrapper() got an unexpected keyword argument 'map_dataclass_to_tuple'
+  fused_moe/b12x_moe.py -> nvidia_cutlass_dsl ... -> tvm_ffi.utils.kwargs_wrapper
+
+nvidia-cutlass-dsl 4.6.0, apache-tvm-ffi 0.1.9
+"""
+_PRIVATE = """\
+transformers 5.12.1, peft 0.18.1
+ImportError: cannot import name '_maybe_shard_state_dict_for_tp' from 'peft.utils.save_and_load'
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "told", "command"),
     [
-        # https://github.com/AEON-7/vllm-ultimate-dgx-spark/pull/8: the call stands in the message, the releases below
-        (
-            "TypeError: make_kwargs_wrapper() got an unexpected keyword argument 'map_dataclass_to_tuple'\n"
-            "  fused_moe/b12x_moe.py -> nvidia_cutlass_dsl ... -> tvm_ffi.utils.kwargs_wrapper\n\n"
-            "nvidia-cutlass-dsl 4.6.0, apache-tvm-ffi 0.1.9\n",
-            "from 0.1.10 on",
-            'pip install "apache-tvm-ffi>=0.1.10"',
-        ),
-        # a private name of an inner module
-        (
-            "transformers 5.12.1, peft 0.18.1\n"
-            "ImportError: cannot import name '_maybe_shard_state_dict_for_tp' from 'peft.utils.save_and_load'\n",
-            "from 0.19 on",
-            'pip install "peft>=0.19"',
-        ),
+        (_CALL, "from 0.1.10 on", 'pip install "apache-tvm-ffi>=0.1.10"'),
+        (_PRIVATE, "from 0.19 on", 'pip install "peft>=0.19"'),
     ],
 )
 def test_a_release_that_has_what_is_asked_for(text, told, command):
