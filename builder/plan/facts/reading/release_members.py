@@ -113,7 +113,7 @@ def _class_tree(node: ast.ClassDef, lines: Sequence[str]) -> ClassTree:
                 members |= set(_ON_SELF.findall(_text(child, lines)))
         elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
             members.add(child.target.id)
-            fields.add(child.target.id)
+            fields |= {child.target.id} if child.target.id[0] != "_" else set()
         elif isinstance(child, ast.Assign):
             members |= {one.id for one in child.targets if isinstance(one, ast.Name)}
         elif isinstance(child, ast.ClassDef):

@@ -50,21 +50,33 @@ _BOUND = re.compile(
     re.MULTILINE,
 )
 _BINDS = re.compile(
-    rb"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+\w+|"
-    rb"^[ \t]*(?:from[ \t]+[.\w]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n(]+)|"
-    rb"^ {0,8}[A-Za-z_][\w, ]*(?::[^=\n]*)?=(?!=)",
+    rb"^[ \t]*(?:(?:async[ \t]+)?(?:def|class)[ \t]+\w+|"
+    rb"(?:from[ \t]+[.\w]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n(]+)|"
+    rb"[A-Za-z_][\w, ]*(?::[^=\n]*)?=(?!=))",
     re.MULTILINE,
 )
 _NAME = re.compile(rb"[A-Za-z_]\w*")
-_GIVES_BY_TEXT = re.compile(rb"setattr\(|globals\(\)|__getattr__|sys\.modules|__dict__")
+_GIVES_LATER = tuple(
+    b"_LazyModule _lazy_import deprecation_getattr _attach lazy_loader _import_structure".split()
+)
+_GIVES_BY_TEXT = (b"setattr(", b"globals()", b"__getattr__", b"sys.modules", b"__dict__")
+_GIVES_MORE = (
+    *_GIVES_BY_TEXT,
+    *_GIVES_LATER,
+    b"import *",
+    b"exec",
+    b"eval",
+    b"vars(",
+    b"locals(",
+    b"__path__",
+    b"lazy",
+)
+"""What a module has that gives names which are not in it as words."""
 _AS_NAMED = re.compile(rb" as ([A-Za-z_]\w*)")
 _IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
 _AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z_]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
 _STAR = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
 _QUOTED = re.compile(rb"['\"]([A-Za-z]\w*)['\"]")
-_GIVES_LATER = re.compile(
-    rb"_LazyModule|_lazy_import|deprecation_getattr|_attach|lazy_loader|_import_structure"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +87,9 @@ class _Release:
     said: Mapping[str, frozenset[str]]
     """The names that the sources of public modules may give these."""
     members: ReleaseMembers
-    bound: frozenset[bytes]
-    """The names that a source, public or not, may give to anything."""
+    every: Mapping[str, "_SourceNames"]
+    """What its sources say, public or not, by their modules."""
+    read: Callable[[str], bytes | None]
     pure: bool
     """Whether it has no compiled code, which may give others."""
 
@@ -244,8 +257,8 @@ def _fetched_sources(index: Index, wheel: Wheel, note: Callable[[str], None]) ->
 
 def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None:
     alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
-    trees, bound = list[SourceTree](), set[bytes]()
-    said = _said_names(sources, alone.wheels[0], trees, bound) if alone is not None else {}
+    trees, every = list[SourceTree](), dict[str, _SourceNames]()
+    said = _said_names(sources, alone.wheels[0], trees, every) if alone is not None else {}
     if alone is None or not said:
         return None
     return _Release(
@@ -253,7 +266,8 @@ def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None
         alone=alone,
         said=said,
         members=ReleaseMembers(trees),
-        bound=frozenset(bound),
+        every=every,
+        read=sources.read,
         pure=wheel.file.endswith("-none-any.whl"),
     )
 
@@ -267,6 +281,10 @@ class _SourceNames:
     """Those of ``__all__``, and what a lazy module takes for it."""
     bound: frozenset[bytes]
     """All that it may bind, also within functions and branches, and texts of a source that gives by texts."""
+    defines: frozenset[bytes]
+    """Those of ``names`` that its outermost statements certainly bind."""
+    gives_more: bool
+    """Whether it may have names that are not in it as words."""
     stars: tuple[str, ...]
     """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
 
@@ -278,12 +296,11 @@ _MANY, _DEEPEST = 1000, 2
 
 
 def _said_names(
-    sources: WheelSources, files: WheelFiles, trees: list[SourceTree], bound: set[bytes]
+    sources: WheelSources, files: WheelFiles, trees: list[SourceTree], every: dict[str, "_SourceNames"]
 ) -> Mapping[str, frozenset[str]]:
     """The names that public modules may have by their sources; empty if one source cannot be read. ``trees``
-    and ``bound`` are added to.
+    and ``every`` are added to.
     """
-    every = dict[str, _SourceNames]()
     own = sum(not _OF_TESTS.search(module) for module in files.modules)
     deepest = _DEEPEST if own > _MANY else own
     for module, path in files.modules.items():
@@ -294,10 +311,10 @@ def _said_names(
         if key not in _SAID:
             _SAID[key] = _said_by(content, module, package=key[2])
         every[module] = _SAID[key]
-        bound |= {*_SAID[key].bound, *(part.encode() for part in module.split("."))}
         if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
             trees.append(tree_of(content))
     found = {one: frozenset[str]() for one in (*files.folders, *every) if not _WITHOUT_CLASSES.search(one)}
+    found = {one: names for one, names in found.items() if all(map(str.isidentifier, one.split(".")))}
     for module in (one for one in every if one in found and not _PRIVATE.search(one)):
         names, todo, seen = set(every[module].names), list(every[module].stars), {module}
         while todo:
@@ -314,11 +331,12 @@ def _said_names(
 
 def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
     names = {next(filter(None, found)) for found in _BOUND.findall(content)}
+    defines = frozenset(names) if b"\ndel " not in content else frozenset[bytes]()
     for found in _AS_NAMED.finditer(content):  # ``import name as name`` hands it on
         names |= {found[1]} if content.endswith(b" " + found[1], 0, found.start()) else set()
     listed = (one for text in ALL_NAMES.findall(content) for one in _QUOTED.findall(text))
     exported = frozenset([*listed, *EXPORTED_NAMES.findall(content)])
-    if _GIVES_LATER.search(content):
+    if any(word in content for word in _GIVES_LATER):
         names |= set(_QUOTED.findall(content))
     stars = list[str]()
     if package:
@@ -330,13 +348,15 @@ def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
             stars.append(".".join([*start, *filter(None, [rest.decode()])]))
         if b"define_import_structure(" in content and "." not in module:
             stars.append(f"{module}.models.*")
-    bound = {word for text in _BINDS.findall(content) for word in _NAME.findall(text)}
-    if _GIVES_BY_TEXT.search(content):
+    bound = set(_NAME.findall(b"\n".join(_BINDS.findall(content))))
+    if any(word in content for word in _GIVES_BY_TEXT):
         bound |= set(_QUOTED.findall(content))
     return _SourceNames(
         names=frozenset(names | exported),
         exported=exported,
         bound=frozenset(bound | names | exported),
+        defines=defines,
+        gives_more=any(word in content for word in _GIVES_MORE),
         stars=tuple(stars),
     )
 
@@ -380,7 +400,8 @@ def _changes_of(releases: Sequence[_Release]) -> dict[str, Any]:
     roots = sorted({module.partition(".")[0] for release in releases for module in release.said})
     read = [releases[0].place, releases[last].place]
     pure = all(release.pure for release in releases)
-    bound = frozenset[bytes]().union(*(release.bound for release in releases))
+    bound = frozenset[bytes]().union(*(one.bound for release in releases for one in release.every.values()))
+    bound |= {part.encode() for release in releases for module in release.every for part in module.split(".")}
     inner = changes([(release.place, release.members) for release in releases])
     return {
         "roots": roots,
@@ -442,8 +463,22 @@ def _has(release: _Release, module: str, name: str) -> bool | None:
     if not name:
         found = alone.there(module) or (False if "." not in module or alone.lacks_module(module) else None)
     else:
-        found = alone.has(module, name) if alone.there(module) else None
+        found = _by_words(release, module, name.encode())
+        found = alone.has(module, name) if found is None and alone.there(module) else found
     return False if found is None and alone.mentions(owner, word) is False else found
+
+
+def _by_words(release: _Release, module: str, name: bytes) -> bool | None:
+    """Whether a module has a name, without a look at how it comes to it; None if that takes one."""
+    said, path = release.every.get(module), release.alone.wheels[0].modules.get(module)
+    if said is None or path is None:
+        return None
+    if name in said.defines:
+        return True
+    content = release.read(path) if not said.gives_more else None
+    inner = f"{module}.{name.decode()}"
+    lacks = content is not None and name not in content
+    return False if lacks and inner not in release.every and inner not in release.said else None
 
 
 def _home(release: _Release, module: str, name: str) -> str:
