@@ -113,8 +113,9 @@ def name_change(remedies):
     package, since, gone, last, home = read[:5]
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
     last = last if bounds.get("<") in (None, plain_release(gone or "")) else None
-    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
     here = (release_here if inner else _listed_release)(remedies.here, package)
+    since = bounds.get(">=") or _patch_with(package, since, here)
+    gone = bounds.get("<") or gone
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
@@ -128,6 +129,20 @@ def name_change(remedies):
     if read.owner:
         where = "%s of %s()" % (name, read.owner) if module == "argument" else "%s.%s" % (read.owner, name)
     return NameChange(package, where, since, gone, last, home, here, stray, package + ",".join(asked))
+
+
+def _patch_with(package, since, here):
+    """The release from which on a name is certainly there: of a minor release the newest patch was read, and
+    an older one, which is here, may be without it.
+    """
+    first = numbers(since)
+    every = [
+        one
+        for one in read_names().get(package, {}).get("releases", "").split()
+        if numbers(one)[: len(first)] == first
+    ]
+    is_older = first and every and numbers(here)[: len(first)] == first and numbers(here) < numbers(every[-1])
+    return every[-1] if is_older else since
 
 
 def asker_of(remedies, change):

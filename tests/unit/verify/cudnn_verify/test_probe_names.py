@@ -51,3 +51,11 @@ def test_a_release_that_has_what_is_asked_for(text, told, command):
 )
 def test_a_name_that_no_release_has_is_said_to_be_of_none(text, is_told):
     assert ("no release of accelerate" in because(text)) == is_told
+
+
+def test_a_patch_that_is_older_than_the_one_that_was_read_may_be_without_a_name():
+    """Of PEFT 0.19 the newest patch was read: that 0.19.0 has the name, nobody knows."""
+    document = diagnose_score.answer(_PRIVATE.replace("0.18.1", "0.19.0"))
+    assert document["cause"] == "package-pin-mismatch"
+    assert "another peft is imported" not in because(_PRIVATE.replace("0.18.1", "0.19.0"))
+    assert 'pip install "peft>=0.19.1"' in [row["text"] for row in document["causes"][0]["commands"]]
