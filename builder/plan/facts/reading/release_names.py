@@ -31,13 +31,13 @@ from builder.plan.facts.tables import load
 from builder.sources.index import Index, IndexFile, wheel_name
 
 _NAMES_PYTHON = 12
-_MOST_READ_OF_ONE = 160
+_MOST_READ_OF_ONE = 260
 _MANY_PATCHES = 9
 _OPENED = 4
 _MOST_HOMES = 12
 """Modules that are asked for a name which another one lost."""
 _MOST_TEXT = 2_500_000
-"""Bytes of the table: those of the deepest modules are left out above them."""
+"""Bytes of the table."""
 _OF_TESTS = re.compile(
     r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
 )
@@ -559,27 +559,64 @@ def _without_private(places: Mapping[str, Mapping[str, str]]) -> dict[str, dict[
     return {place: {owner: names for owner, names in rows.items() if names} for place, rows in public.items()}
 
 
+_MOST_OF_ONE = (
+    400_000,
+    300_000,
+    250_000,
+    200_000,
+    170_000,
+    140_000,
+    120_000,
+    100_000,
+    80_000,
+    60_000,
+    40_000,
+)
+"""Bytes of the largest rows, of which the first with which all rows have room is taken."""
+_CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
+    lambda row: _cut(row, "new", 4),
+    lambda row: _cut(row, "new", 2, private=True),
+    lambda row: _cut(row, "new", 3),
+    lambda row: {**row, "members brought": {}} if "classes" in row else row,
+    lambda row: _cut(row, "gone", 3),
+    lambda row: _cut(row, "new", 2),
+    lambda row: {**row, "keywords brought": {}} if "classes" in row else row,
+    lambda row: _cut(row, "gone", 2),
+    lambda row: _cut(row, "new", 1),
+)
+"""What a row that is too large goes without, what is asked for least first."""
+
+
+def _cut(row: dict[str, Any], kind: str, depth: int, *, private: bool = False) -> dict[str, Any]:
+    """Without the names, or the private ones, of modules with so many points in their names."""
+    found = dict[str, dict[str, str]]()
+    for place, modules in row[kind].items():
+        kept = dict[str, str]()
+        for module, names in modules.items():
+            public = " ".join(name for name in names.split(" ") if private and name[:1] != "_")
+            if module.count(".") < depth or public or (not names and private):
+                kept[module] = names if module.count(".") < depth else public
+        if kept:
+            found[place] = kept
+    return {**row, kind: found}
+
+
 def _within(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table as text, without the deepest modules of all packages that have no room in it."""
+    """The table as text, a line for each package; the largest rows without what is asked for least."""
     text = "{}\n"
-    for deepest in range(9, -1, -1):
-        told = {name: {**row, **_modules_within(row, deepest)} for name, row in rows.items()}
-        lines = (
-            f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in told.items()
-        )
+    for most in _MOST_OF_ONE:
+        lines = [_row_within(name, dict(row), most) for name, row in rows.items()]
         text = "{\n" + ",\n".join(lines) + "\n}\n"
         if len(text) <= _MOST_TEXT:
             break
     return text
 
 
-def _modules_within(row: Mapping[str, Any], deepest: int) -> dict[str, dict[str, dict[str, str]]]:
-    """``gone`` and ``new`` of the modules that have no more points in their names."""
-    found = dict[str, dict[str, dict[str, str]]]()
-    for kind in ("gone", "new"):
-        places = {
-            place: {module: names for module, names in modules.items() if module.count(".") <= deepest}
-            for place, modules in row[kind].items()
-        }
-        found[kind] = {place: modules for place, modules in places.items() if modules}
-    return found
+def _row_within(name: str, row: dict[str, Any], most: int) -> str:
+    line = f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}"
+    for cut in _CUTS:
+        if len(line) <= most:
+            break
+        row = cut(row)
+        line = f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}"
+    return line

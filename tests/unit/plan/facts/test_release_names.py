@@ -45,7 +45,7 @@ def test_each_patch_is_read_of_a_minor_release_with_many_and_the_last_post_of_ea
     assert list(found.values()) == [*(f"0.1.{patch}" for patch in range(12)), "1.0"]
     assert Version("0.1.8.post1") in found
     assert Version("1.0.1") not in found
-    long = [Version(f"8.0.{patch}") for patch in range(200)] + [Version("8.1.0")]
+    long = [Version(f"8.0.{patch}") for patch in range(300)] + [Version("8.1.0")]
     assert list(release_names._read_of(long).values()) == ["8.0", "8.1"]
 
 
@@ -97,3 +97,19 @@ def test_the_releases_before_and_after_one(monkeypatch, release, told) -> None:
     monkeypatch.setattr(name_changes, "read_names", lambda: rows)
     assert name_changes.releases_around("transformers", release) == told
     assert name_changes.releases_around("unread", release) == ""
+
+
+def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> None:
+    names = " ".join(f"name_{number}" for number in range(100))
+    deep = {"numpy.a.b.c.d": names, "numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
+    row = {"roots": ["numpy"], "gone": {}, "new": {"2.1": deep}}
+    small = {"roots": ["click"], "gone": {}, "new": {"8.1": {"click.a.b.c.d": "kept"}}}
+    monkeypatch.setattr(release_names, "_MOST_TEXT", 1500)
+    monkeypatch.setattr(release_names, "_MOST_OF_ONE", (10_000, 1300, 500))
+    found = json.loads(release_names._within({"click": small, "numpy": row}))
+    assert found["click"] == small
+    rest = {"numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
+    assert found["numpy"]["new"] == {"2.1": rest}
+    public = names.replace("name_0 ", "")
+    cut = release_names._cut({"new": {"2.1": rest}}, "new", 2, private=True)
+    assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
