@@ -19,6 +19,7 @@ from builder.core import resources
 from builder.core.errors import PackageIndexError
 from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.model import Wheel
+from builder.core.versions import canonical
 from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
 from builder.plan.facts.reading.wheel_modules import (
     ALL_NAMES,
@@ -221,10 +222,37 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
         for (version, wheel), sources in zip(wheels.items(), fetched, strict=True):
             place = places[version]
             release = _release(place, sources, wheel) if sources is not None else None
+            part = _part_of(index, sources, wheel) if sources is not None and release is None else None
+            if part is not None and (sources := _fetched_sources(index, part, note)) is not None:
+                release = _release(place, sources, part)
             if release is not None:
                 yield release
             else:
                 note(f"{name} {version} was not read")
+
+
+_PART = re.compile(rb"(?m)^Requires-Dist:[ \t]*([\w.-]+)[ \t]*\(?==[ \t]*([\w.+!]+)\)?[ \t]*\r?$")
+
+
+def _part_of(index: Index, sources: WheelSources, wheel: Wheel) -> Wheel | None:
+    """The wheel with the modules of a package that has none of its own, and demands one other of its release:
+    nvidia-cutlass-dsl from 4.4 on demands nvidia-cutlass-dsl-libs-base.
+    """
+    stem = "-".join(wheel.file.split("-")[:2])
+    asked = _PART.findall(sources.read(f"{stem}.dist-info/METADATA") or b"")
+    names = {name.decode() for name, version in asked if version.decode() == wheel.version}
+    if len(names) != 1:
+        return None
+    part = canonical(names.pop())
+    offers = [
+        one
+        for one in index.offers(part)
+        if (named := wheel_name(one.name)) and str(named.version) == wheel.version and one.sha256
+    ]
+    if not offers:
+        return None
+    file = min(offers, key=lambda one: one.size)
+    return Wheel(name=part, version=wheel.version, file=file.name, sha256=file.sha256 or "", size=file.size)
 
 
 def _read_of(versions: Iterable[Version]) -> dict[Version, str]:

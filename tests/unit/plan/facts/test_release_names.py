@@ -113,3 +113,20 @@ def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> No
     public = names.replace("name_0 ", "")
     cut = release_names._cut({"new": {"2.1": rest}}, "new", 2, private=True)
     assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
+
+
+def test_a_package_without_modules_is_read_where_the_one_that_it_demands_has_them() -> None:
+    """nvidia-cutlass-dsl from 4.4 on demands nvidia-cutlass-dsl-libs-base of its release."""
+    shell = (
+        "Name: numpy\nRequires-Dist: numpy-base==2.1.0\nRequires-Dist: numpy-more==2.1.0 ; extra == 'more'\n"
+    )
+    files = {
+        "numpy-2.0.0-py3-none-any.whl": {
+            "numpy/__init__.py": "old = 1\n",
+            "numpy-2.0.0.dist-info/METADATA": "",
+        },
+        "numpy-2.1.0-py3-none-any.whl": {"numpy-2.1.0.dist-info/METADATA": shell},
+        "numpy_base-2.1.0-py3-none-any.whl": {"numpy/__init__.py": "new = 1\n"},
+    }
+    row = json.loads(release_names.names_table(Shelf(files), print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    assert row["gone"] == {"2.1 2.0": {"numpy": "old"}}
