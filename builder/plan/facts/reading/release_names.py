@@ -40,7 +40,8 @@ _MOST_HOMES = 12
 _MOST_TEXT = 2_500_000
 """Bytes of the table."""
 _OF_TESTS = re.compile(
-    r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b)"
+    r"(?:^|\.)(?:tests?\b|_?testing\b|conftest|test_|scripts?\b|examples?\b|benchmarks?\b|"
+    r"3rdparty\b|third_?party\b)"
 )
 _WITHOUT_CLASSES = re.compile(rf"{_OF_TESTS.pattern}|(?:^|\.)dummy_")
 """Hugging Face's ``dummy_pt_objects`` stand in for classes that need what is not installed."""
@@ -602,6 +603,7 @@ _MOST_OF_ONE = (
 )
 """Bytes of the largest rows, of which the first with which all rows have room is taken."""
 _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
+    lambda row: {name: value for name, value in row.items() if name != "bound"},
     lambda row: _cut(row, "new", 4),
     lambda row: _cut(row, "new", 2, private=True),
     lambda row: _cut(row, "new", 3),
