@@ -88,12 +88,18 @@ class _Release:
     alone: ImportSet
     said: Mapping[str, frozenset[str]]
     """The names that the sources of public modules may give these."""
+    folders: Mapping[str, str]
+    """What stands before a root's name in the wheel, of those that are in a folder of the path."""
     members: ReleaseMembers
     every: Mapping[str, "_SourceNames"]
     """What its sources say, public or not, by their modules."""
     read: Callable[[str], bytes | None]
     pure: bool
     """Whether it has no compiled code, which may give others."""
+
+    def in_wheel(self, module: str) -> str:
+        """The name of a module by its place in the wheel."""
+        return self.folders.get(module.partition(".")[0], "") + module
 
 
 @functools.cache
@@ -223,9 +229,11 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
         for (version, wheel), sources in zip(wheels.items(), fetched, strict=True):
             place = places[version]
             release = _release(place, sources, wheel) if sources is not None else None
-            part = _part_of(index, sources, wheel) if sources is not None and release is None else None
-            if part is not None and (sources := _fetched_sources(index, part, note)) is not None:
-                release = _release(place, sources, part)
+            parts = (
+                _parts_of(index, sources, wheel, note) if sources is not None and release is None else None
+            )
+            if parts is not None:
+                release = _release(place, parts, wheel)
             if release is not None:
                 yield release
             else:
@@ -235,25 +243,74 @@ def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Ite
 _PART = re.compile(rb"(?m)^Requires-Dist:[ \t]*([\w.-]+)[ \t]*\(?==[ \t]*([\w.+!]+)\)?[ \t]*\r?$")
 
 
-def _part_of(index: Index, sources: WheelSources, wheel: Wheel) -> Wheel | None:
-    """The wheel with the modules of a package that has none of its own, and demands one other of its release:
-    nvidia-cutlass-dsl from 4.4 on demands nvidia-cutlass-dsl-libs-base.
+class _Parts:
+    """The sources of several wheels that are one package."""
+
+    def __init__(self, sources: Sequence[WheelSources]) -> None:
+        self.sources = sources
+
+    def paths(self) -> Sequence[str]:
+        return [path for one in self.sources for path in one.paths()]
+
+    def read(self, path: str) -> bytes | None:
+        return next((found for one in self.sources if (found := one.read(path)) is not None), None)
+
+    def every(self) -> Iterator[tuple[str, bytes | None]]:
+        for one in self.sources:
+            yield from one.every()
+
+
+def _parts_of(
+    index: Index, sources: WheelSources, wheel: Wheel, note: Callable[[str], None]
+) -> _Parts | None:
+    """A package that has no modules of its own, with the parts of the same release that it demands, and these
+    do: nvidia-cutlass-dsl from 4.4 on. None if there are none, or if one cannot be read.
     """
-    stem = "-".join(wheel.file.split("-")[:2])
-    asked = _PART.findall(sources.read(f"{stem}.dist-info/METADATA") or b"")
-    names = {name.decode() for name, version in asked if version.decode() == wheel.version}
-    if len(names) != 1:
-        return None
-    part = canonical(names.pop())
-    offers = [
-        one
-        for one in index.offers(part)
-        if (named := wheel_name(one.name)) and str(named.version) == wheel.version and one.sha256
+    found, todo, seen = [sources], [(sources, wheel)], {wheel.name}
+    while todo:
+        above, file = todo.pop()
+        stem = "-".join(file.file.split("-")[:2])
+        asked = _PART.findall(above.read(f"{stem}.dist-info/METADATA") or b"")
+        for name in {
+            canonical(name.decode()) for name, version in asked if version.decode() == wheel.version
+        }:
+            offers = [
+                one
+                for one in (index.offers(name) if name not in seen else ())
+                if (named := wheel_name(one.name)) and str(named.version) == wheel.version and one.sha256
+            ]
+            seen.add(name)
+            if offers:
+                least = min(offers, key=lambda one: one.size)
+                part = Wheel(
+                    name=name,
+                    version=wheel.version,
+                    file=least.name,
+                    sha256=least.sha256 or "",
+                    size=least.size,
+                )
+                inner = _fetched_sources(index, part, note)
+                if inner is None:
+                    return None
+                found.append(inner)
+                todo.append((inner, part))
+    return _Parts(found) if len(found) > 1 else None
+
+
+_ADDED_PATH = re.compile(r"(\w+)\.__path__\[0\], *['\"]([\w/]+)['\"]")
+
+
+def _added_folders(sources: WheelSources) -> tuple[str, ...]:
+    """What stands before the names of modules in folders that a ``.pth`` file adds to the path."""
+    lines = [
+        line.strip()
+        for path, content in sources.every()
+        if path.endswith(".pth")
+        for line in (content or b"").decode("utf-8", "replace").splitlines()
     ]
-    if not offers:
-        return None
-    file = min(offers, key=lambda one: one.size)
-    return Wheel(name=part, version=wheel.version, file=file.name, sha256=file.sha256 or "", size=file.size)
+    plain = [line.strip("/") for line in lines if re.fullmatch(r"\w+(?:/\w+)*/?", line)]
+    named = ["/".join(found) for line in lines for found in _ADDED_PATH.findall(line)]
+    return tuple(dict.fromkeys(folder.replace("/", ".") + "." for folder in (*plain, *named)))
 
 
 def _read_of(versions: Iterable[Version]) -> dict[Version, str]:
@@ -290,14 +347,17 @@ def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None
     said = _said_names(sources, alone.wheels[0], trees, every) if alone is not None else {}
     if alone is None or not said:
         return None
+    added = _added_folders(sources)
+    outer = {module: next((one for one in added if module.startswith(one)), "") for module in said}
     return _Release(
         place=place,
         alone=alone,
-        said=said,
+        said={module.removeprefix(outer[module]): names for module, names in said.items()},
+        folders={module.removeprefix(one).partition(".")[0]: one for module, one in outer.items() if one},
         members=ReleaseMembers(trees),
         every=every,
         read=sources.read,
-        pure=wheel.file.endswith("-none-any.whl"),
+        pure=wheel.file.endswith("-none-any.whl") and not isinstance(sources, _Parts),
     )
 
 
@@ -480,7 +540,9 @@ def _above(module: str) -> Iterator[str]:
 def _lacks(release: _Release, module: str, name: str) -> bool:
     """Whether a release certainly lacks a name of a module, or a module of a package, that it has."""
     above = module if name else module.rpartition(".")[0]
-    return (not above or release.alone.there(above)) and _has(release, module, name) is False
+    return (not above or release.alone.there(release.in_wheel(above))) and _has(
+        release, module, name
+    ) is False
 
 
 def _has(release: _Release, module: str, name: str) -> bool | None:
@@ -489,6 +551,7 @@ def _has(release: _Release, module: str, name: str) -> bool | None:
     word = name or module.rpartition(".")[2]
     if name and f"{module}.{name}" not in release.said and alone.mentions(owner, word) is False:
         return False  # without a look at the module: most names that are gone are gone with their words
+    module = release.in_wheel(module)
     if not name:
         found = alone.there(module) or (False if "." not in module or alone.lacks_module(module) else None)
     else:
@@ -517,7 +580,11 @@ def _home(release: _Release, module: str, name: str) -> str:
     if name:
         others = [one for one, names in release.said.items() if name in names and one != module]
         root = [one for one in others if "." not in one]
-        others = [one for one in (root or others)[: _MOST_HOMES + 1] if release.alone.has(one, name)]
+        others = [
+            one
+            for one in (root or others)[: _MOST_HOMES + 1]
+            if release.alone.has(release.in_wheel(one), name)
+        ]
         return min(others, key=lambda one: (one.count("."), one)) if 0 < len(others) < 4 else ""
     tail = ".".join(module.split(".")[-2:])
     others = [one for one in release.said if one.endswith("." + tail)]

@@ -115,18 +115,28 @@ def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> No
     assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
 
 
-def test_a_package_without_modules_is_read_where_the_one_that_it_demands_has_them() -> None:
-    """nvidia-cutlass-dsl from 4.4 on demands nvidia-cutlass-dsl-libs-base of its release."""
+def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -> None:
+    """nvidia-cutlass-dsl has a folder of its own on the path, and from 4.4 on modules in other packages."""
     shell = (
         "Name: numpy\nRequires-Dist: numpy-base==2.1.0\nRequires-Dist: numpy-more==2.1.0 ; extra == 'more'\n"
     )
+    base = "Name: numpy-base\nRequires-Dist: numpy-core==2.1.0\nRequires-Dist: click\n"
+    start = "import sys, os, own; sys.path.insert(0, os.path.join(own.__path__[0], 'later'))"
     files = {
         "numpy-2.0.0-py3-none-any.whl": {
-            "numpy/__init__.py": "old = 1\n",
+            "own/first/inner/__init__.py": "old = 1\nkept = 2\n",
+            "own/first/inner/a.py": "",
+            "own.pth": "own/first\n",
             "numpy-2.0.0.dist-info/METADATA": "",
         },
-        "numpy-2.1.0-py3-none-any.whl": {"numpy-2.1.0.dist-info/METADATA": shell},
-        "numpy_base-2.1.0-py3-none-any.whl": {"numpy/__init__.py": "new = 1\n"},
+        "numpy-2.1.0-py3-none-any.whl": {"numpy-2.1.0.dist-info/METADATA": shell, "own.pth": start},
+        "numpy_base-2.1.0-py3-none-any.whl": {
+            "own/later/inner/a.py": "new = 1\n",
+            "numpy_base-2.1.0.dist-info/METADATA": base,
+        },
+        "numpy_core-2.1.0-py3-none-any.whl": {"own/later/inner/__init__.py": "kept = 2\n"},
     }
     row = json.loads(release_names.names_table(Shelf(files), print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
-    assert row["gone"] == {"2.1 2.0": {"numpy": "old"}}
+    assert row["gone"] == {"2.1 2.0": {"inner": "old"}}
+    assert row["new"] == {"2.1": {"inner.a": "new"}}
+    assert "inner" in row["roots"]
