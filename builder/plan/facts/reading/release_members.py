@@ -205,6 +205,13 @@ class ReleaseMembers:
                 found |= dict.fromkeys(self._line(base, (*below, name)))
         return tuple(found)
 
+    def outside(self, name: str) -> frozenset[str]:
+        """The bases of a class, and of its bases, that other packages have: nobody has read their members."""
+        bases = (
+            base for one in self.lines.get(name, ()) for tree in self.classes[one] for base in tree.bases
+        )
+        return frozenset(base for base in bases if base not in self.classes)
+
     def members(self) -> set[tuple[str, str]]:
         """{(class, member)}, with those of its bases."""
         return {
@@ -319,9 +326,16 @@ def _places(
             may_take = kind == "keywords" and owner in open_[number]
             return owner in there[number] and not may_take
 
+        def may_have(number: int, other: int, owner: str = owner) -> bool:
+            """By a base out of another package that it does not have in the other release."""
+            outer = owner.partition(".")[0]
+            here, there = (releases[one][1].outside(outer) for one in (number, other))
+            return not here <= there
+
         ends = [one for one, other in itertools.pairwise(shown) if other > one + 1 and lacks(one + 1)]
         if shown[-1] < last and lacks(shown[-1] + 1):
             ends.append(shown[-1])
+        ends = [one for one in ends if not may_have(one + 1, one)]
         if ends:  # of one that comes back the last time that it was lost
             end = ends[-1]
             instead = releases[end][1].instead(owner, name)
@@ -329,7 +343,7 @@ def _places(
                 instead
             )
         start = next((one for one in shown if ends and one > ends[-1]), shown[0])
-        if start > 0 and lacks(start - 1):
+        if start > 0 and lacks(start - 1) and not may_have(start - 1, start):
             brought.setdefault(releases[start][0], {}).setdefault(owner, {})[name] = ""
     return lost, brought
 

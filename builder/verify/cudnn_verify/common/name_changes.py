@@ -17,7 +17,7 @@ from .versions import numbers
 
 ASKED_NAME = re.compile(
     r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
-    r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
+    r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
     r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
     r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"

@@ -9,7 +9,7 @@ import pytest
 from facts_shelf import Shelf
 from packaging.version import Version
 
-from builder.plan.facts.reading import release_names
+from builder.plan.facts.reading import name_rows, release_names
 from builder.verify.cudnn_verify.common import name_changes
 
 
@@ -104,14 +104,14 @@ def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> No
     deep = {"numpy.a.b.c.d": names, "numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
     row = {"roots": ["numpy"], "gone": {}, "new": {"2.1": deep}}
     small = {"roots": ["click"], "gone": {}, "new": {"8.1": {"click.a.b.c.d": "kept"}}}
-    monkeypatch.setattr(release_names, "_MOST_TEXT", 1500)
-    monkeypatch.setattr(release_names, "_MOST_OF_ONE", (10_000, 1300, 500))
-    found = json.loads(release_names._within({"click": small, "numpy": row}))
+    monkeypatch.setattr(name_rows, "_MOST_TEXT", 1500)
+    monkeypatch.setattr(name_rows, "_MOST_OF_ONE", (10_000, 1300, 500))
+    found = json.loads(name_rows.within({"click": small, "numpy": row}))
     assert found["click"] == small
     rest = {"numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
     assert found["numpy"]["new"] == {"2.1": rest}
     public = names.replace("name_0 ", "")
-    cut = release_names._cut({"new": {"2.1": rest}}, "new", 2, private=True)
+    cut = name_rows._cut({"new": {"2.1": rest}}, "new", 2, private=True)
     assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
 
 
@@ -140,3 +140,13 @@ def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -
     assert row["gone"] == {"2.1 2.0": {"inner": "old"}}
     assert row["new"] == {"2.1": {"inner.a": "new"}}
     assert "inner" in row["roots"]
+
+
+def test_a_base_that_went_to_another_package_may_still_give_a_member() -> None:
+    """langchain_community's loaders had their base from langchain_core from 0.0.27 on."""
+    old = "class Loader:\n    def lazy_load(self): pass\nclass File(Loader): pass\nclass Own:\n    gone = 1\n"
+    new = "from core import Loader\nclass File(Loader): pass\nclass Own: pass\n"
+    row = row_of(("2.0.0", {"numpy/__init__.py": old}), ("2.1.0", {"numpy/__init__.py": new}))
+    assert row["members lost"] == {"2.1 2.0": {"Own": "gone"}}
+    back = row_of(("2.0.0", {"numpy/__init__.py": new}), ("2.1.0", {"numpy/__init__.py": old}))
+    assert back["members brought"] == {"2.1": {"Own": "gone"}}

@@ -59,3 +59,14 @@ def test_a_patch_that_is_older_than_the_one_that_was_read_may_be_without_a_name(
     assert document["cause"] == "package-pin-mismatch"
     assert "another peft is imported" not in because(_PRIVATE.replace("0.18.1", "0.19.0"))
     assert 'pip install "peft>=0.19.1"' in [row["text"] for row in document["causes"][0]["commands"]]
+
+
+@pytest.mark.parametrize("quote", ["'", ""])
+def test_a_name_that_stands_elsewhere_from_a_release_on(quote):
+    """As chats show it, without quotes, too: https://github.com/NVIDIA/Megatron-LM/pull/6545"""
+    text = "AttributeError: module 'cutlass.cute.core' has no attribute 'ThrMma'".replace("'", quote)
+    assert diagnose_score.answer(text)["cause"] == "package-pin-mismatch"
+    assert (
+        "no longer from 4.6 on (4.5 is the last release with it); it is cutlass.cute.ThrMma now"
+        in because(text)
+    )
