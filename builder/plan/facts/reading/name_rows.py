@@ -33,21 +33,6 @@ def told_once(row: Mapping[str, Any]) -> dict[str, Any]:
     """Without what a row says twice: a new name of a module within others, if an outer module has it from the
     same release on, too. The classes with the same bases stand together.
     """
-    new = dict[str, dict[str, str]]()
-    for place, modules in row["new"].items():
-        depth = dict[str, int]()
-        for module, names in modules.items():
-            for name in names.split(" "):
-                depth[name] = min(depth.get(name, 99), module.count("."))
-        told = {
-            module: " ".join(
-                name
-                for name in names.split(" ")
-                if not name or module.count(".") < 2 or depth[name] == module.count(".")
-            )
-            for module, names in modules.items()
-        }
-        new[place] = {module: names for module, names in told.items() if names or not modules[module]}
     bases, alike = dict[str, set[str]](), dict[str, set[str]]()
     for base, below in row.get("classes", {}).items():
         for name in below.split(" "):
@@ -58,7 +43,41 @@ def told_once(row: Mapping[str, Any]) -> dict[str, Any]:
     if "classes" in row:
         inner["classes"] = {above: " ".join(sorted(names)) for above, names in sorted(alike.items())}
         inner["members brought"] = _without_private(row["members brought"])
-    return {**row, "new": new, **inner}
+    return {**row, "new": _once(row["new"], 2), **inner}
+
+
+def _without_methods(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The new keywords of functions and constructors, and those that many classes take alike."""
+    if "classes" not in row:
+        return {}
+    kept = {
+        place: {owner: names for owner, names in rows.items() if "." not in owner or owner[0] == "*"}
+        for place, rows in row["keywords brought"].items()
+    }
+    return {"keywords brought": {place: rows for place, rows in kept.items() if rows}}
+
+
+def _once(places: Mapping[str, Mapping[str, str]], inner: int) -> dict[str, dict[str, str]]:
+    """Without the names of modules with so many points that an outer module has in the same place, too."""
+    found = dict[str, dict[str, str]]()
+    for place, modules in places.items():
+        depth = dict[str, int]()
+        for module, names in modules.items():
+            for name in names.split(" "):
+                bare = name.partition(">")[0]
+                depth[bare] = min(depth.get(bare, 99), module.count("."))
+        told = {
+            module: " ".join(
+                name
+                for name in names.split(" ")
+                if not name.partition(">")[0]
+                or module.count(".") < inner
+                or depth[name.partition(">")[0]] == module.count(".")
+            )
+            for module, names in modules.items()
+        }
+        found[place] = {module: names for module, names in told.items() if names or not modules[module]}
+    return found
 
 
 def _without_private(places: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
@@ -90,12 +109,14 @@ _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
     lambda row: {name: value for name, value in row.items() if name != "bound"},
     lambda row: _cut(row, "new", 4),
     lambda row: _cut(row, "new", 2, private=True),
+    lambda row: {**row, "gone": _once(row["gone"], 1)},
     lambda row: _cut(row, "new", 3),
     lambda row: {**row, "members brought": {}} if "classes" in row else row,
     lambda row: _cut(row, "gone", 3),
+    lambda row: {**row, **_without_methods(row)},
     lambda row: _cut(row, "new", 2),
-    lambda row: {**row, "keywords brought": {}} if "classes" in row else row,
     lambda row: _cut(row, "gone", 2),
+    lambda row: {**row, "keywords brought": {}} if "classes" in row else row,
     lambda row: _cut(row, "new", 1),
 )
 """What a row that is too large goes without, what is asked for least first."""

@@ -103,7 +103,7 @@ def name_change(remedies):
     if not name or apart_here(remedies, "itself", "part", "python-gone", "python-new"):
         return None
     inner = module in _OF_CLASSES
-    read = _in_classes(remedies, module, name) if inner else _in_releases(module, name)
+    read = _in_classes(remedies, module, name) if inner else _in_releases(remedies, module, name)
     told = _by_hand(module, name)
     if read and inner and not (told or "").startswith(read.package):
         told = None
@@ -224,27 +224,38 @@ def _found_of(package, gone, new, owner=""):
     return _Found(package, new[0] if new else None, without or None, last or None, home, owner, "")
 
 
-def _in_releases(module, name):
+_TELLING = 12
+"""Letters of a name from which on few packages have the same."""
+
+
+def _in_releases(remedies, module, name):
     """The row of a module's name in the releases that were read; None if all of them have it, or none. A
-    message that is cut before "from" is about the only package that has the name outermost.
+    message that is cut before "from" is about the only package that has the name outermost, if the text names
+    that package, or the name is a long one.
     """
-    found = []
+    found, trace = [], getattr(remedies.here, "trace", _NO_TRACE)
     for package, row in read_names().items():
+        if not module and len(name) < _TELLING and not _is_named(remedies, trace, package, row):
+            continue
         known = module and module.partition(".")[0] in row["roots"]
         for root in [module] if known else () if module else row["roots"]:
             # a module that came with a release may have had the name later
             gone, new = (
                 _entry(row[kind], root, name, bool(module), kind == "gone") for kind in ("gone", "new")
             )
-            outer = "" if gone or new or root.count(".") < 2 else _outer_with(row["new"], root, name)
-            new = new or outer and _entry(row["new"], outer, name, True, False)
+            outer = ""
+            if module and not gone and not new and "." in root:  # it stands with an outer one
+                outer = _outer_with(row["new"], root, name) or _outer_with(row["gone"], root, name)
+                gone, new = (
+                    outer and _entry(row[kind], outer, name, True, False) for kind in ("gone", "new")
+                )
             if gone or new:
                 found.append(_found_of(package, gone, new)._replace(module=outer))
     return found[0] if found and (module or len(found) == 1) else None
 
 
 def _outer_with(places, module, name):
-    """The module that a new name of an inner one stands with; empty if none has it, or releases bring it to
+    """The module that a name of an inner one stands with; empty if none has it, or releases bring it to
     several.
     """
     root = module.partition(".")[0]
@@ -252,7 +263,9 @@ def _outer_with(places, module, name):
         (place, other)
         for place, modules in places.items()
         for other, names in modules.items()
-        if name in names and other.partition(".")[0] == root and name in names.split(" ")
+        if name in names
+        and other.partition(".")[0] == root
+        and name in [one.partition(">")[0] for one in names.split(" ")]
     ]
     same = len({place for place, _ in found}) == 1
     return min((other.count("."), other) for _, other in found)[1] if same else ""

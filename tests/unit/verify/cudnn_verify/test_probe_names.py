@@ -70,3 +70,14 @@ def test_a_name_that_stands_elsewhere_from_a_release_on(quote):
         "no longer from 4.6 on (4.5 is the last release with it); it is cutlass.cute.ThrMma now"
         in because(text)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("ImportError: cannot import name 'BoneConfig'", False),  # a short name may be of many packages
+        ("peft 0.19.1\nImportError: cannot import name 'BoneConfig'", True),
+    ],
+)
+def test_a_message_that_is_cut_before_its_module(text, is_told):
+    assert ("peft has peft.BoneConfig no longer" in because(text)) == is_told
