@@ -57,6 +57,30 @@ def _without_methods(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"keywords brought": {place: rows for place, rows in kept.items() if rows}}
 
 
+_OF_MANY = 6
+
+
+def _alike_once(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The new keywords that many constructors take from one release on stand under ``*``."""
+    if "classes" not in row:
+        return {}
+    kept = dict[str, dict[str, str]]()
+    for place, rows in row["keywords brought"].items():
+        count = dict[str, int]()
+        for owner, names in rows.items():
+            for name in names.split(" ") if owner[:1].isupper() and "." not in owner else ():
+                count[name] = count.get(name, 0) + 1
+        many = {name for name, number in count.items() if number >= _OF_MANY}
+        told = {
+            owner: " ".join(name for name in names.split(" ") if name not in many or not owner[:1].isupper())
+            for owner, names in rows.items()
+        }
+        kept[place] = {owner: names for owner, names in told.items() if names}
+        if many:
+            kept[place]["*"] = " ".join(sorted(many))
+    return {"keywords brought": kept}
+
+
 def _once(places: Mapping[str, Mapping[str, str]], inner: int) -> dict[str, dict[str, str]]:
     """Without the names of modules with so many points that an outer module has in the same place, too."""
     found = dict[str, dict[str, str]]()
@@ -114,6 +138,7 @@ _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
     lambda row: {**row, "members brought": {}} if "classes" in row else row,
     lambda row: _cut(row, "gone", 3),
     lambda row: {**row, **_without_methods(row)},
+    lambda row: {**row, **_alike_once(row)},
     lambda row: _cut(row, "new", 2),
     lambda row: _cut(row, "gone", 2),
     lambda row: {**row, "keywords brought": {}} if "classes" in row else row,

@@ -318,9 +318,9 @@ def _owners(said, trace, table):
 
 
 def _of_any(owner):
-    """What stands for a method that many classes take the same by name."""
+    """What stands for a method, or a constructor, of which many classes take the same by name."""
     outer, dot, method = owner.partition(".")
-    return ["*." + (method or outer)] if dot or not outer[:1].isupper() else []
+    return ["*." + (method or outer)] if dot or not outer[:1].isupper() else ["*"]
 
 
 def _bases(row, owner):

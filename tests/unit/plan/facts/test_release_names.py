@@ -150,3 +150,10 @@ def test_a_base_that_went_to_another_package_may_still_give_a_member() -> None:
     assert row["members lost"] == {"2.1 2.0": {"Own": "gone"}}
     back = row_of(("2.0.0", {"numpy/__init__.py": new}), ("2.1.0", {"numpy/__init__.py": old}))
     assert back["members brought"] == {"2.1": {"Own": "gone"}}
+
+
+def test_new_keywords_of_many_constructors_of_a_large_row_stand_once() -> None:
+    rows = {f"Config{number}": "dtype" for number in range(8)} | {"Own": "size", "load": "dtype"}
+    found = name_rows._alike_once({"classes": {}, "keywords brought": {"5.0": rows}})
+    assert found == {"keywords brought": {"5.0": {"Own": "size", "load": "dtype", "*": "dtype"}}}
+    assert name_changes._of_any("Config9") == ["*"]
