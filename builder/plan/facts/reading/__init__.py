@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     )
     from .package_wheel import read_package as read_package
     from .release_days import days_table as days_table
+    from .release_names import names_table as names_table
     from .rereading import reread as reread
-    from .wheel_modules_read import names_table as names_table
 else:
     from builder.core import faces
 

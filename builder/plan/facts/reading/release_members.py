@@ -28,7 +28,7 @@ _QUOTED = re.compile(r"[`'\"]+(?:[\w.]*\.)?([A-Za-z]\w*)(?:\(\))?[`'\"]")
 _RENAMES = re.compile("deprecat|renam|alias|legacy|kwarg")
 _HAS_FIELDS = re.compile(r"\b(?:dataclass|attrs?$|define$)")
 _BROKEN = re.compile(r"['\"]\s*\n\s*[rf]?['\"]|\s+")
-_ON_SELF = re.compile(r"\bself\.([A-Za-z]\w*)(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)")
+_ON_SELF = re.compile(r"\bself\.([A-Za-z_]\w*)(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)")
 _TREES: dict[bytes, "SourceTree"] = {}
 _MOST_TREES = 60_000
 
@@ -113,7 +113,7 @@ def _class_tree(node: ast.ClassDef, lines: Sequence[str]) -> ClassTree:
                 members |= set(_ON_SELF.findall(_text(child, lines)))
         elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
             members.add(child.target.id)
-            fields.add(child.target.id)
+            fields |= {child.target.id} if child.target.id[0] != "_" else set()
         elif isinstance(child, ast.Assign):
             members |= {one.id for one in child.targets if isinstance(one, ast.Name)}
         elif isinstance(child, ast.ClassDef):
@@ -121,7 +121,7 @@ def _class_tree(node: ast.ClassDef, lines: Sequence[str]) -> ClassTree:
     decorators = "|".join(map(_last_name, node.decorator_list))
     return ClassTree(
         bases=frozenset(filter(None, map(_last_name, node.bases))),
-        members=frozenset(name for name in members if not name.startswith("_")),
+        members=frozenset(name for name in members if not name.startswith("__") and name != "_"),
         methods={name: one for name, one in methods.items() if name == "__init__" or name[0] != "_"},
         fields=frozenset(fields) if _HAS_FIELDS.search(decorators) else None,
         instead=dict(_replacements(_text(node, lines), fields | members)),
@@ -204,6 +204,13 @@ class ReleaseMembers:
             if base in self.classes and base != name and base not in below:
                 found |= dict.fromkeys(self._line(base, (*below, name)))
         return tuple(found)
+
+    def outside(self, name: str) -> frozenset[str]:
+        """The bases of a class, and of its bases, that other packages have: nobody has read their members."""
+        bases = (
+            base for one in self.lines.get(name, ()) for tree in self.classes[one] for base in tree.bases
+        )
+        return frozenset(base for base in bases if base not in self.classes)
 
     def members(self) -> set[tuple[str, str]]:
         """{(class, member)}, with those of its bases."""
@@ -319,9 +326,16 @@ def _places(
             may_take = kind == "keywords" and owner in open_[number]
             return owner in there[number] and not may_take
 
+        def may_have(number: int, other: int, owner: str = owner) -> bool:
+            """By a base out of another package that it does not have in the other release."""
+            outer = owner.partition(".")[0]
+            here, there = (releases[one][1].outside(outer) for one in (number, other))
+            return not here <= there
+
         ends = [one for one, other in itertools.pairwise(shown) if other > one + 1 and lacks(one + 1)]
         if shown[-1] < last and lacks(shown[-1] + 1):
             ends.append(shown[-1])
+        ends = [one for one in ends if not may_have(one + 1, one)]
         if ends:  # of one that comes back the last time that it was lost
             end = ends[-1]
             instead = releases[end][1].instead(owner, name)
@@ -329,7 +343,7 @@ def _places(
                 instead
             )
         start = next((one for one in shown if ends and one > ends[-1]), shown[0])
-        if start > 0 and lacks(start - 1):
+        if start > 0 and lacks(start - 1) and not may_have(start - 1, start):
             brought.setdefault(releases[start][0], {}).setdefault(owner, {})[name] = ""
     return lost, brought
 

@@ -4,7 +4,10 @@
 function takes a :class:`~remedies.Remedies`; None is for what is not known.
 """
 
+import base64
+import hashlib
 import re
+import struct
 from collections import namedtuple
 
 from .distributions import PLAIN_CLASSES, last_word, release_told
@@ -14,7 +17,7 @@ from .versions import numbers
 
 ASKED_NAME = re.compile(
     r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
-    r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
+    r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
     r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
     r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"
@@ -87,8 +90,8 @@ def releases_with_name(remedies):
 # release of the package in the text; stray: one in the text that has the name
 NameChange = namedtuple("NameChange", "package name since gone last home here stray requirement")
 # a row of the table: the package, the first release with a name, the first one without it, the one before
-# that and where it stands then; owner: the class or function that has it
-_Found = namedtuple("_Found", "package since gone last home owner")
+# that and where it stands then; owner: the class or function that has it; module: another one than is asked
+_Found = namedtuple("_Found", "package since gone last home owner module")
 _OF_CLASSES = ("argument", "config", "member")
 
 
@@ -100,18 +103,19 @@ def name_change(remedies):
     if not name or apart_here(remedies, "itself", "part", "python-gone", "python-new"):
         return None
     inner = module in _OF_CLASSES
-    read = _in_classes(remedies, module, name) if inner else _in_releases(module, name)
+    read = _in_classes(remedies, module, name) if inner else _in_releases(remedies, module, name)
     told = _by_hand(module, name)
     if read and inner and not (told or "").startswith(read.package):
         told = None
     if not read and not told:
         return None
-    read = read or _Found(re.split("[<>]", told)[0], None, None, None, "", "")
+    read = read or _Found(re.split("[<>]", told)[0], None, None, None, "", "", "")
     package, since, gone, last, home = read[:5]
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
     last = last if bounds.get("<") in (None, plain_release(gone or "")) else None
-    since, gone = bounds.get(">=") or since, bounds.get("<") or gone
     here = (release_here if inner else _listed_release)(remedies.here, package)
+    since = bounds.get(">=") or _patch_with(package, since, here)
+    gone = bounds.get("<") or gone
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))
@@ -119,12 +123,26 @@ def name_change(remedies):
     stray, here = (here, None) if here and not (new or old) else (None, here)
     asked = [">=" + since] if since and not new else []
     asked += ["<" + plain_release(gone)] if gone and not old else []
-    above = None if inner else module or package.replace("-", "_")
+    above = None if inner else read.module or module or package.replace("-", "_")
     where = ".".join(filter(None, (above, name)))
     home = read_patterns()["names-instead"].get(where.lower()) or home
     if read.owner:
         where = "%s of %s()" % (name, read.owner) if module == "argument" else "%s.%s" % (read.owner, name)
     return NameChange(package, where, since, gone, last, home, here, stray, package + ",".join(asked))
+
+
+def _patch_with(package, since, here):
+    """The release from which on a name is certainly there: of a minor release the newest patch was read, and
+    an older one, which is here, may be without it.
+    """
+    first = numbers(since)
+    every = [
+        one
+        for one in read_names().get(package, {}).get("releases", "").split()
+        if numbers(one)[: len(first)] == first
+    ]
+    is_older = first and every and numbers(here)[: len(first)] == first and numbers(here) < numbers(every[-1])
+    return every[-1] if is_older else since
 
 
 def asker_of(remedies, change):
@@ -154,6 +172,47 @@ def _listed_release(facts, package):
     return told or ((apart.versions.get(package) or "").partition("+")[0] if apart else "")
 
 
+def releases_around(package, release):
+    """A clause on the releases before and after one, of those that the index had when the table was read;
+    empty for one that it does not have.
+    """
+    every = read_names().get(package, {}).get("releases", "").split(" ")
+    if not release or release not in every:
+        return ""
+    at = every.index(release)
+    told = ["%s is the release before it" % every[at - 1]] if at else []
+    told += ["%s the one after" % every[at + 1]] if at + 1 < len(every) else []
+    return " (%s)" % ", ".join(told) if told else ""
+
+
+def no_release_told(remedies):
+    """The sentence on a name of a module that a line asks for and no source of any release that was read
+    gives; None if one may, or if the text names a later release.
+    """
+    module, name = asked_names(remedies)
+    if not module or not name or module in _OF_CLASSES or name_change(remedies):
+        return None
+    root = module.partition(".")[0]
+    rows = [row for row in read_names().items() if root in row[1]["roots"]]
+    package, row = rows[0] if len(rows) == 1 else ("", {})
+    bits = base64.b64decode(row.get("bound", ""))
+    lacked = [part for part in (module + "." + name).split(".") if bits and not _may_hold(bits, part)]
+    later = numbers(release_here(remedies.here, package)) > numbers(row.get("releases", "").split(" ")[-1])
+    if not lacked or later:
+        return None
+    told = (
+        "no release of %s from %s to %s has %s: it is of a later one, of sources that are not released, of "
+    )
+    return told % (package, row["read"][0], row["read"][1], lacked[0]) + "a fork, or of another package"
+
+
+def _may_hold(bits, name):
+    """Whether a filter of names may have this one: ``_filter_of`` of plan/facts/reading/release_names.py."""
+    places = struct.unpack(">3I", hashlib.sha256(name.encode("utf-8")).digest()[:12])
+    data = bytearray(bits)
+    return all(data[place // 8 % len(data)] >> place % 8 & 1 for place in places)
+
+
 def plain_release(release):
     """A release without zeros at its end: ``5`` of 5.0.0."""
     return re.sub(r"(?:\.0)+$", "", release)
@@ -162,24 +221,54 @@ def plain_release(release):
 def _found_of(package, gone, new, owner=""):
     without, _, last = (gone[0] if gone else "").partition(" ")
     home = gone[1] if gone else ""
-    return _Found(package, new[0] if new else None, without or None, last or None, home, owner)
+    return _Found(package, new[0] if new else None, without or None, last or None, home, owner, "")
 
 
-def _in_releases(module, name):
+_TELLING = 12
+"""Letters of a name from which on few packages have the same."""
+
+
+def _in_releases(remedies, module, name):
     """The row of a module's name in the releases that were read; None if all of them have it, or none. A
-    message that is cut before "from" is about the only package that has the name outermost.
+    message that is cut before "from" is about the only package that has the name outermost, if the text names
+    that package, or the name is a long one.
     """
-    found = []
+    found, trace = [], getattr(remedies.here, "trace", _NO_TRACE)
     for package, row in read_names().items():
+        if not module and len(name) < _TELLING and not _is_named(remedies, trace, package, row):
+            continue
         known = module and module.partition(".")[0] in row["roots"]
         for root in [module] if known else () if module else row["roots"]:
             # a module that came with a release may have had the name later
             gone, new = (
                 _entry(row[kind], root, name, bool(module), kind == "gone") for kind in ("gone", "new")
             )
+            outer = ""
+            if module and not gone and not new and "." in root:  # it stands with an outer one
+                outer = _outer_with(row["new"], root, name) or _outer_with(row["gone"], root, name)
+                gone, new = (
+                    outer and _entry(row[kind], outer, name, True, False) for kind in ("gone", "new")
+                )
             if gone or new:
-                found.append(_found_of(package, gone, new))
+                found.append(_found_of(package, gone, new)._replace(module=outer))
     return found[0] if found and (module or len(found) == 1) else None
+
+
+def _outer_with(places, module, name):
+    """The module that a name of an inner one stands with; empty if none has it, or releases bring it to
+    several.
+    """
+    root = module.partition(".")[0]
+    found = [
+        (place, other)
+        for place, modules in places.items()
+        for other, names in modules.items()
+        if name in names
+        and other.partition(".")[0] == root
+        and name in [one.partition(">")[0] for one in names.split(" ")]
+    ]
+    same = len({place for place, _ in found}) == 1
+    return min((other.count("."), other) for _, other in found)[1] if same else ""
 
 
 def _in_classes(remedies, kind, name):
@@ -229,16 +318,19 @@ def _owners(said, trace, table):
 
 
 def _of_any(owner):
-    """What stands for a method that many classes take the same by name."""
+    """What stands for a method, or a constructor, of which many classes take the same by name."""
     outer, dot, method = owner.partition(".")
-    return ["*." + (method or outer)] if dot or not outer[:1].isupper() else []
+    return ["*." + (method or outer)] if dot or not outer[:1].isupper() else ["*"]
 
 
 def _bases(row, owner):
     """A class's bases in its package, of those with rows of their own."""
     outer, dot, method = owner.partition(".")
     return [
-        base + dot + method for base, names in row.get("classes", {}).items() if outer in names.split(" ")
+        base + dot + method
+        for bases, names in row.get("classes", {}).items()
+        if outer in names.split(" ")
+        for base in bases.split(" ")
     ]
 
 
@@ -261,7 +353,8 @@ def _kin(row, table, owner, name, of_last_frame):
                 and name in [one.partition(">")[0] for one in names.split(" ")]
             ):
                 any_.setdefault(place, []).append(other)
-                family = [other] + row["classes"].get(other, "").split(" ")
+                below = (names for bases, names in row["classes"].items() if other in bases.split(" "))
+                family = [other] + " ".join(below).split(" ")
                 if word and any(one.endswith(word.group(0)) for one in family):
                     alike.setdefault(place, []).append(other)
     found = alike or (any_ if of_last_frame else {})

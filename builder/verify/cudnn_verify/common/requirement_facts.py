@@ -95,8 +95,8 @@ def _asker_anew(remedies):
     """
     change = name_change(remedies)
     asker = asker_of(remedies, change) if change and change.gone and "<" in change.requirement else None
-    row, release = read_names().get(asker), numbers(release_here(remedies.here, asker))[:2] if asker else ()
-    later = row and release and release < numbers(row["read"][1])[:2]
+    row, release = read_names().get(asker), numbers(release_here(remedies.here, asker)) if asker else ()
+    later = row and release and release < numbers(row["read"][1])
     return asker if later and _changes_alone(remedies, asker) else None
 
 

@@ -86,7 +86,7 @@ def read_facts():
 @functools.lru_cache(maxsize=1)
 def read_names():
     """``names.json``: {package: what its releases lost and brought}; ``names_table`` of
-    ``plan/facts/reading/wheel_modules_read.py`` says in which form.
+    ``plan/facts/reading/release_names.py`` says in which form.
     """
     return json.loads(NAMES)
 

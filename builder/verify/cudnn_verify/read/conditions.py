@@ -7,7 +7,7 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
-from ..common.name_changes import change_told, name_change
+from ..common.name_changes import change_told, name_change, no_release_told
 from ..common.remedies import Remedies
 from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
@@ -435,6 +435,7 @@ CONDITIONS = {
     **{name: _of_flag(row) for name, row in read_patterns()["of-flags"].items()},
     "name-of-release": _name_of_release(True),
     "name-of-another-release": _name_of_release(False),
+    "name-of-no-release": lambda facts, detail: no_release_told(Remedies(facts, detail)),
     "no-library-refused": lambda facts, _: (
         not facts.jax_library_refused and "no library of its plug-in for CUDA is told to be at fault"
     ),

@@ -18,8 +18,9 @@ from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.pipeline import stages
 from builder.plan.facts.reading.binary import CompiledTexts
 from builder.plan.facts.reading.cache import ReadingCache
+from builder.plan.facts.reading.release_names import names_table
 from builder.plan.facts.reading.wheel_modules import _first, _Shelved
-from builder.plan.facts.reading.wheel_modules_read import names_table, opener
+from builder.plan.facts.reading.wheel_modules_read import opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.core.errors import UsageError
-from builder.plan.facts.reading import wheel_modules_read
+from builder.plan.facts.reading import release_names
 from builder.plan.facts.tables import name_spans
 from builder.plan.resolve import dates, evidence
 from builder.plan.resolve.dates import Period, period_of
@@ -211,8 +211,8 @@ def test_tensorflows_own_table_tells_the_names_of_1(monkeypatch: pytest.MonkeyPa
             name = "tensorflow-2.9.0-cp310-cp310-manylinux2014_x86_64.whl"
             return (IndexFile(name=name, url="", sha256="0" * 64),)
 
-    monkeypatch.setattr(wheel_modules_read, "opener", lambda *_: lambda _wheel: Sources())
-    text = wheel_modules_read.names_table(Shelf(), lambda _: None, ("tensorflow",))  # type: ignore[arg-type]
+    monkeypatch.setattr(release_names, "opener", lambda *_: lambda _wheel: Sources())
+    text = release_names.names_table(Shelf(), lambda _: None, ("tensorflow",))  # type: ignore[arg-type]
     row = json.loads(text)["tensorflow"]
     assert row["gone"] == {"2.0 1.15": {"tensorflow": "Session>tensorflow.compat.v1 log>tensorflow.math"}}
 
