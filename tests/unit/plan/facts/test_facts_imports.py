@@ -101,13 +101,15 @@ def test_pip_brings_its_own_modules_to_no_other_wheel(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "import pkg_resources\n"})
     inside = {
         "pip/__init__.py": "",
-        "pip/__main__.py": "import sys\nsys.path.insert(0, '.')\n",
+        "pip/__main__.py": "import sys\nsys.path.insert(0, '_vendor')\n",
         "pip/_vendor/pkg_resources/__init__.py": "",
     }
     found = judged(cell, tmp_path, taker, wheel("pip", "26.3", inside), base=rootfs())
     assert [outcome for outcome, _ in found] == ["impossible"]
     assert "imports pkg_resources, which nothing in the lock brings" in found[0][1]
     assert "add setuptools<82 to pip" in found[0][1]
+    inside["pip/__init__.py"] = "from pip import __main__\n"
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import pip\nimport pkg_resources\n"})
     assert judged(cell, tmp_path / "other", taker, wheel("other", "26.3", inside), base=rootfs()) == []
 
 
@@ -147,6 +149,82 @@ def test_a_vendored_folder_that_is_no_module_may_be_put_into_the_path(cell, tmp_
     assert judged(cell, tmp_path / "vendored", wheel("taker", "1.0", vendored), base=rootfs()) == []
     ((outcome, _),) = judged(cell, tmp_path / "none", wheel("taker", "1.0", members), base=rootfs())
     assert outcome == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("members", "is_refused"),
+    [
+        ({"taker/__init__.py": "import vendored\n"}, True),
+        ({"taker/__init__.py": "def f():\n    import giver\nimport vendored\n"}, True),
+        ({"taker/__init__.py": "def f():\n    import giver\nclass A: x = f()\nimport vendored\n"}, False),
+        (
+            {
+                "taker/__init__.py": "class A:\n    def __init__(self): import giver\nimport vendored\n",
+            },
+            True,
+        ),
+        ({"taker/__init__.py": "try:\n    import giver\nexcept Exception: pass\nimport vendored\n"}, False),
+        (
+            {"taker/__init__.py": "class A:\n  def f(self): import giver\nA().f()\nimport vendored\n"},
+            False,
+        ),
+        (
+            {"taker/__init__.py": "class A:\n    def f(self): import giver\nx.f()\nimport vendored\n"},
+            True,
+        ),
+        (
+            {"taker/__init__.py": "if TYPE_CHECKING:\n    import giver\nimport vendored\n"},
+            True,
+        ),
+        ({"taker/__init__.py": "__import__('giver.a')\nimport vendored\n"}, False),
+        (
+            {
+                "taker/__init__.py": "if x():\n    from . import a\nimport vendored\n",
+                "taker/a.py": "from .b import c\n",
+                "taker/b.py": "def g():\n    from giver import path\n\ndef h():\n    g()\nc = h()\n",
+            },
+            False,
+        ),
+        ({"taker/__init__.py": "import vendored\n", "taker/a.py": "import giver\n"}, True),
+    ],
+)
+def test_a_vendored_module_counts_if_an_import_may_come_to_what_adds_its_folder(
+    cell, tmp_path, members, is_refused
+) -> None:
+    """tensordict 0.6.2 asks for packaging: that of ``setuptools/_vendor`` is there for whoever imported
+    setuptools before, and PyTorch has functions that do.
+    """
+    inside = {
+        "giver/__init__.py": "from giver import path\n",
+        "giver/a.py": "",
+        "giver/path.py": "import sys\nsys.path.append(__file__ + '/../_vendor')\n",
+        "giver/_vendor/vendored/__init__.py": "",
+    }
+    found = judged(
+        cell, tmp_path, wheel("taker", "1.0", members), wheel("giver", "2.0", inside), base=rootfs()
+    )
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
+def test_a_folder_that_an_interpreter_adds_at_its_start_counts(cell, tmp_path) -> None:
+    inside = {
+        "giver/__init__.py": "",
+        "giver/_vendor/vendored/__init__.py": "",
+        "giver.pth": "giver/_vendor\n",
+    }
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import vendored\n"})
+    assert judged(cell, tmp_path, taker, wheel("giver", "2.0", inside), base=rootfs()) == []
+
+
+def test_setuptools_own_distutils_adds_its_folder(cell, tmp_path) -> None:
+    inside = {
+        "setuptools/__init__.py": "import sys\nsys.path.append(__file__ + '/../_vendor')\n",
+        "setuptools/_vendor/vendored/__init__.py": "",
+        "_distutils_hack/__init__.py": "",
+    }
+    source = "import distutils.version\nimport vendored\n"
+    taker = wheel("taker", "1.0", {"taker/__init__.py": source})
+    assert judged(cell, tmp_path, taker, wheel("setuptools", "81.0", inside), base=rootfs()) == []
 
 
 def test_a_module_of_one_file_may_be_of_two_wheels(cell, tmp_path) -> None:
