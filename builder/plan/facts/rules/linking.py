@@ -62,12 +62,6 @@ def links(stack: Stack) -> Iterator[Finding]:
     yield from _of_another_cuda(stack, wheels)
 
 
-def _is_loaded(stack: Stack, paths: Iterable[str]) -> bool:
-    """Whether the proof by imports certainly comes to one of these files."""
-    modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
-    return not stack.truth.loaded.isdisjoint(modules)
-
-
 def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
     """Extensions that ask for functions of PyTorch which its ``libc10`` has in other forms alone."""
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
@@ -90,7 +84,7 @@ def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Fi
         text = f"{said}, which has no {first}: {path} does not load"
         row = load().package_names.get(wheel.name)
         known = row is not None and not row.optional and lacking.keys() == asking.keys()
-        if known or _is_loaded(stack, lacking):
+        if known or stack.truth.comes_to(lacking):
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
@@ -320,7 +314,7 @@ def _broken(
         return warns(says, *values)
     certain = proof.loads(wheel.name) is False
     apt = (way,) if (way := _missing_package(stack, lacked)) else ()
-    if certain or _is_loaded(stack, (one.file for group in broken for one in group)):
+    if certain or stack.truth.comes_to(one.file for group in broken for one in group):
         return replace(impossible(says, *values), apt=apt)
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)

@@ -311,6 +311,36 @@ def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
     assert check(named, readings.truth(named, locked, links=True), only=("package-numpy",)) == found
 
 
+@pytest.mark.parametrize(
+    ("name", "loaded", "outcomes"),
+    [
+        ("kernels", {"kernels.large"}, ["unknown"]),
+        ("kernels", {"kernels.large", "kernels.tpu"}, ["impossible"]),
+        ("kernels", (), ["impossible"]),
+        ("jaxlib", (), []),
+    ],
+)
+def test_the_numpy_of_a_wheel_is_that_of_the_modules_which_an_import_loads(
+    cell, name, loaded, outcomes
+) -> None:
+    """jaxlib 0.4.26 has a module for TPUs that is compiled for NumPy 1, and 188 MB that are not read."""
+    files = {f"{name}/{one}.so": LinkFile(soname=f"{one}.so") for one in ("large", "tpu")}
+    one = WheelLinks(
+        name=name,
+        version="0.4.26",
+        files=files,
+        numpy={f"{name}/tpu.so": "1"},
+        unread=frozenset({f"{name}/large.so"}),
+    )
+    wheels = [
+        WheelTruth(name=each, version=version, file="")
+        for each, version in ((name, "0.4.26"), ("numpy", "2.2.6"))
+    ]
+    truth = Truth(wheels=tuple(wheels), base=None, locked=True, links=(one,), loaded=frozenset(loaded))
+    found = check(replace(cell, frameworks=("other==1.0",)), truth, only=("package-numpy",))
+    assert [finding.outcome.value for finding in found] == outcomes
+
+
 def test_the_numpy_that_a_module_was_compiled_for_stands_in_its_code() -> None:
     """GCC's code of a module with ``import_array()`` alone, for NumPy 1.23.5 and 2.0.2."""
     assert numpy_api(FOR_NUMPY_1_23) == 16
