@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         KernelRow as KernelRow,
         NameRow as NameRow,
         SameFilesRow as SameFilesRow,
-        SystemLibraryRow as SystemLibraryRow,
         SystemRow as SystemRow,
         TagRow as TagRow,
         jax_cuda as jax_cuda,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable
+    from .system_libraries import SystemLibraryRow as SystemLibraryRow
 else:
     from builder.core import faces
 

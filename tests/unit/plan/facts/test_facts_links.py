@@ -660,6 +660,37 @@ def test_a_library_that_a_wheel_brings_itself_is_not_the_system_s(cell) -> None:
     assert on_debian(cell, replace(alone, files=own)) == []
 
 
+@pytest.mark.parametrize(
+    ("version", "pip", "debs", "outcomes"),
+    [
+        ("0.7.0", "torchcodec", (), ["impossible"]),
+        ("0.7.0", "kernels", (), ["warns"]),
+        ("0.7.0", "torchcodec", ("libavutil57", "libavcodec59"), []),
+        ("0.7.0", "torchcodec", ("libavutil57",), ["impossible"]),
+        ("0.7.0", "torchcodec", ("libavutil59", "libavcodec61"), ["unknown"]),
+        ("0.17.0", "torchcodec", (), []),
+    ],
+)
+def test_a_wheel_that_loads_one_of_several_releases_of_a_library_asks_for_any(
+    cell, version, pip, debs, outcomes
+) -> None:
+    """torchcodec 0.7.0 tries four major releases of FFmpeg in Python; 0.16 goes on without any."""
+    names = (("4", "56", "58"), ("5", "57", "59"), ("7", "59", "61"))
+    files = {
+        f"torchcodec/libtorchcodec_core{number}.so": LinkFile(
+            needed=("libtorch.so", f"libavutil.so.{util}", f"libavcodec.so.{codec}", "libc.so.6")
+        )
+        for number, util, codec in names
+    }
+    torch = WheelLinks(name="torch", version="2.8.0", files={"torch/lib/libtorch.so": LinkFile()})
+    one = WheelLinks(name="torchcodec", version=version, files=files)
+    found = on_debian(replace(cell, pip=(pip,)), torch, one, debs=("libc6", "libstdc++6", *debs))
+    assert [outcome for outcome, _ in found] == outcomes
+    assert all(
+        "loads the libraries of FFmpeg" in text and "write ffmpeg into `apt`" in text for _, text in found
+    )
+
+
 def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(tmp_path, monkeypatch) -> None:
     """OpenCV's of 25 MiB packed: its tables lie in its beginning and its end."""
     monkeypatch.setattr(wheel_links_read, "_WHOLE", 200)
