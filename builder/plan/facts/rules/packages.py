@@ -26,9 +26,9 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage, asked_once
-from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
+from builder.plan.facts.rules.same_files import distributions
 from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
 
 Wish = tuple[str, "Requirement", Source]
