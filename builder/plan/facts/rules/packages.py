@@ -9,7 +9,6 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.core.errors import RtbuildError
 from builder.core.link_set import WheelLinks
 from builder.core.model import Cell
 from builder.core.versions import (
@@ -401,11 +400,9 @@ def _python_that_comes(stack: Stack, wanted: Requirement) -> Value | None:
     """The cell's Python, if it is within a requirement: of a standalone one the patch release, too."""
     cell, release = stack.cell, stack.cell.named_python
     if not cell.has_own_python(stack.system) and release.count(".") == 1:
-        from builder.sources.index import choose_python  # with an HTTP client: a tenth of a second
+        from builder.sources.index import known_release  # with an HTTP client: a tenth of a second
 
-        try:
-            release = choose_python(release, cell.platform).version
-        except RtbuildError:
+        if not (release := known_release(release, cell.platform)):
             return None
     return Value("Python", release, CELL) if _within(release, wanted.specifier) else None
 
