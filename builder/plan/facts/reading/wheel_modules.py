@@ -23,7 +23,7 @@ from builder.core.module_additions import adding_folders, brought
 from builder.core.module_names import is_of_several, names_of
 from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
-from builder.core.versions import canonical, minor, requirement
+from builder.core.versions import canonical, first, minor, requirement, since
 from builder.plan.facts.reading.binary import linked_texts, names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -70,7 +70,8 @@ class ImportsProof:
     loaded: frozenset[str] = frozenset()
     """Compiled modules that they certainly come to."""
     unread: tuple[Wheel, ...] = ()
-    """Wheels that nobody has read, and those with a module on the way that nobody has read."""
+    """Wheels that nobody has read, those with a module on the way that nobody has read, and those with a name
+    in doubt of which a release that was not read would tell."""
 
 
 Opener = Callable[[Wheel], WheelSources | None]
@@ -133,6 +134,8 @@ def imports_of(
                 mended = _mended(lack, shelf, cell, cache, releases)
                 if mended.older or mended.newer or mended.ends or not mended.doubt:
                     lacks[pair] = mended
+                elif lack.giver in shelf and shelf[lack.giver].blind(lack):
+                    shelf[lack.giver].unread = True
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         return ImportsProof(tuple(lacks.values()), frozenset(loaded), unread)
     finally:
@@ -301,36 +304,19 @@ def _mend(
         others = releases(giver.wheel, newer)
 
         def has(number: int) -> bool | None:
-            return giver.other(others[number], cache).gives(lack, python, giver)
+            other = giver.other(others[number], cache)
+            if other.is_blind(lack, giver):
+                giver.answers[_blind(lack)] = True
+            return other.gives(lack, python, giver)
 
-        giver.answers[key], giver.new = (_since if newer else _first)(others, has), True
+        place = (since if newer else first)(len(others), has)
+        giver.answers[key], giver.new = others[place].version if place is not None else "", True
     found = giver.answers.get(key, "")
     return found if isinstance(found, str) else ""
 
 
-def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """The version of the first that has it, where all that come after have it, too; empty if none has. Looked
-    for in steps that double, then by halves.
-    """
-    low, high = -1, 0
-    while high < len(older) and not has(high):
-        low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
-    return _by_halves(older, has, low, high) if high < len(older) else ""
-
-
-def _since(newer: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """As :func:`_first`, of newer ones; what came last is nearest, and most likely still there."""
-    if not newer or has(0):
-        return newer[0].version if newer else ""
-    last = len(newer) - 1
-    return _by_halves(newer, has, 0, last) if last and has(last) else ""
-
-
-def _by_halves(every: Sequence[Wheel], has: Callable[[int], bool | None], low: int, high: int) -> str:
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if has(middle) else (middle, high)
-    return every[high].version
+def _blind(lack: Missing) -> str:
+    return f"{lack.module}:{lack.name or ''}:blind"
 
 
 def wheel_alone(wheel: Wheel, opened: Opener, python: int) -> ImportSet | None:
@@ -478,6 +464,18 @@ class _Shelved:
             return True
         by_word = known and not by_code and (False in others.values() or not others)
         return self.takes(lack.module, lack.name) if by_word else None
+
+    def is_blind(self, lack: Missing, other: "_Shelved") -> bool:
+        """Whether this wheel, or a library of one of the two, could not be read, so that nothing tells apart
+        what ``other``, another release, lacks."""
+        if self.files is None or lack.name is None or not lack.doubt:
+            return self.files is None
+        mine, others = (one.texts_of(lack.module, lack.name, other.doubted) for one in (self, other))
+        return any((told == _UNREAD) != (mine[one] == _UNREAD) for one, told in others.items() if one in mine)
+
+    def blind(self, lack: Missing) -> bool:
+        """Whether it was so with one of its other releases."""
+        return self.answers.get(_blind(lack)) is True
 
     def alone(self, python: int) -> ImportSet | None:
         """This wheel and no other one; None if nobody has read it."""

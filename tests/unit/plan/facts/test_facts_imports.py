@@ -14,11 +14,12 @@ from facts_shelf import Shelf
 from lock_values import lock_deb, lock_registry_base
 
 from builder.core.errors import CellError
-from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase
+from builder.core.versions import first
 from builder.pipeline import stages
 from builder.plan.facts.reading.binary import CompiledTexts
 from builder.plan.facts.reading.cache import ReadingCache
-from builder.plan.facts.reading.wheel_modules import _first, _Shelved
+from builder.plan.facts.reading.wheel_modules import _Shelved
 from builder.plan.facts.reading.wheel_modules_read import names_table, opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -398,12 +399,11 @@ def breaks_after(number: int, get):
     return got
 
 
-@pytest.mark.parametrize("first", [0, 1, 38, 70, 73])
-def test_it_is_found_however_many_releases_lack_it(first: int) -> None:
+@pytest.mark.parametrize("place", [0, 1, 38, 70, 73])
+def test_it_is_found_however_many_releases_lack_it(place: int) -> None:
     """huggingface-hub has 74 minor releases before 2.4, and 38 of them have no HfFolder."""
-    older = [Wheel(name="giver", version=f"0.{n}", file="", sha256="", size=0) for n in range(74)]
-    assert _first(older, lambda number: number >= first) == f"0.{first}"
-    assert _first(older, lambda _: False) == ""
+    assert first(74, lambda number: number >= place) == place
+    assert first(74, lambda _: False) is None
 
 
 @pytest.mark.parametrize("escape", ["", r"\n", r"\n\t", r"\n\x0c", r"\n\013"])
@@ -1131,6 +1131,26 @@ def test_a_name_that_may_have_gone_to_a_library_that_nobody_read(
     locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
     found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [one.lacked for one in found] == ["giver.int1"] * is_lacking
+
+
+def test_a_name_in_doubt_of_which_an_unread_release_would_tell_is_said(cell, tmp_path) -> None:
+    path, text = "giver/_C.cpython-312-x86_64-linux-gnu.so", "import giver\ngiver.int1\n"
+
+    def giver(version: str, taken: bytes) -> dict[str, dict]:
+        files = {"giver/__init__.py": TAKES_ALL, path: compiled_texts(b"\0uint1\0", taken)}
+        return wheel("giver", version, files)
+
+    taker = wheel("taker", "9.0", {"taker/__init__.py": text})
+    shelf = Shelf({**taker, **giver("2.0", b"uint1"), **giver("3.0", b"int1")})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "3.0")
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    address = shelf.address
+    shelf.address = lambda one: shelf.offers("") if one.version == "3.0" else address(one)  # type: ignore[assignment]
+    for folder, hidden in (("blind", True), ("seen", False)):
+        shelf.address = shelf.address if hidden else address  # type: ignore[method-assign]
+        found = ReadingCache(cache=tmp_path / folder).read_imports(cell, wheels, locked.base, shelf)  # type: ignore[arg-type]
+        assert [one.lacked for one in found.lacks] == ["giver.int1"] * (not hidden)
+        assert [one.name for one in found.unread] == ["giver"] * hidden
 
 
 def test_what_is_in_doubt_hides_nothing_that_is_certain(cell, tmp_path) -> None:
