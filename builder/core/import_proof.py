@@ -5,10 +5,11 @@ decided is no finding.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from builder.core.import_outcomes import Executed, Missing, Outcomes
+from builder.core.import_reach import may_come_to
 from builder.core.import_set import IS_INNER, OWN, ImportSet, Lack
 from builder.core.module_ends import catches, lets_out
 from builder.core.module_values import Guard, Taken
@@ -37,6 +38,7 @@ def missing(
     outcomes = Outcomes(every)
     walk = _Walk(outcomes)
     found = list(walk.run(roots))
+    executed = frozenset(walk.by)
     if loaded is not None:
         loaded |= {module for module in walk.by if every.is_compiled(module)}
     found += (
@@ -49,10 +51,13 @@ def missing(
     givers = {lack[2] for lack in lacks}
     others = (wheel for wheel in every.wheels if wheel.name not in _PROGRAMS)
     untold = {lack for one in found if one.untold for lack in _lacks(every, one)}
-    unsaid = set[Lack]()
+    unsaid, certain = set[Lack](), {lack for one in found if not one.aside for lack in _lacks(every, one)}
     for wheel in sorted(others, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
         added = {lack for lack, brought in zip(lacks, answers, strict=True) if brought is not False}
+        for lack in set(lacks) - added:
+            if _in_added_folder(every, wheel.name, lack, executed if lack in certain else walk.by):
+                added.add(lack)
         mine = [lack for lack in added if wheel.name == lack[2]]
         gone = {lack for lack in mine if _says_gone(every, lack)}
         # its sources may put the name together, and have it nowhere
@@ -71,6 +76,17 @@ def missing(
             pairs.add(pair)
             share = most.get(one.root, "") if one.aside else ""
             yield replace(one, doubt=doubt, aside=one.aside and not share, most=share)
+
+
+def _in_added_folder(every: ImportSet, wheel: str, lack: Lack, executed: Collection[str]) -> bool:
+    """Whether a lacking module lies in a folder of a wheel that imports may add to those searched."""
+    if lack[1] is not None:
+        return False
+    adders = every.adders(wheel, lack[0])
+    names = [one.name for one in every.wheels if one.name not in {OWN, *_PROGRAMS}] if adders else []
+    return adders is None or any(
+        not one or may_come_to(one, executed, names, every.importers) for one in adders
+    )
 
 
 def pair_of(one: Missing) -> tuple[str, ...]:

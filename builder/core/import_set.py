@@ -167,6 +167,11 @@ class ImportSet:
     """Whether a word is anywhere in a wheel's sources; None if they were not read."""
     brings: Callable[[str, Sequence[Lack]], Sequence[bool | None]]
     """Whether a wheel's sources may add each of these to the module of another place."""
+    adders: Callable[[str, str], Sequence[str] | None] = lambda *_: ()
+    """The modules of a wheel that may add a folder of it in which a module lies to those in which modules are
+    looked for; an empty text for what an interpreter executes at its start, None if nobody knows."""
+    importers: Callable[[str, str], Sequence[str] | None] = lambda *_: None
+    """The modules of a wheel that may import a module; None if nobody knows."""
     whole: bool = False
     """Whether nothing else can be imported, but for Python's own modules."""
     compiled: Callable[[str, str, str], bool | None] = lambda *_: None

@@ -134,8 +134,8 @@ class WheelLinks:
     """Distributions that it requires: of the frameworks among them, the import comes first."""
     imports: tuple[str, ...] | None = None
     """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
-    numpy: frozenset[str] = frozenset()
-    """The newest major releases of NumPy that those libraries run with which ask for its C interface."""
+    numpy: Mapping[str, str] = field(default_factory=dict)
+    """By file that asks for NumPy's C interface: the newest major release of it that it runs with."""
     numpy_api: int | None = None
     """The least API version of that interface that one of these asks for; None if any does not tell."""
     torch: Mapping[str, frozenset[str]] = field(default_factory=dict)

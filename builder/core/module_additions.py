@@ -41,9 +41,10 @@ _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*
 """Sources that no import of the package executes."""
 _PATHS = re.compile(
     rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
-    rb"|^[/.\w-]+[ \t\r]*\Z"
 )
-"""In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
+"""In a source that adds to the folders in which modules are looked for."""
+_FOLDER_LINE = re.compile(rb"^(?!import[ \t]|#)[ \t]*\S", re.MULTILINE)
+"""In a .pth file with a folder: https://docs.python.org/3/library/site.html"""
 
 
 def is_named(module: str, name: str) -> bool:
@@ -537,16 +538,13 @@ def brought(
     sources: Iterable[tuple[str, bytes | None]],
     lacks: Iterable[Lack],
     files: WheelFiles | None,
-    paths: Iterable[str],
 ) -> Mapping[Lack, bool]:
     """Whether the sources of a wheel, by their paths, may add what is lacking to modules; nothing is known if
-    one was not read. ``paths``: all files of the wheel.
+    one was not read. A module that lies in one of its folders is none: :func:`adding_folders` tells that.
     """
     found = dict.fromkeys(lacks, False)
     givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
-    # by paths: a folder such as ``gql-0.2.0``, which is no module, may be put into sys.path
-    inner = {part.removesuffix(".py") for path in paths for part in path.split("/")[1:]}
     for path, content in sources:
         if content is None:
             return {}
@@ -554,9 +552,6 @@ def brought(
             continue
         module = named.get(path, "")
         added: Additions | None = None
-        if _PATHS.search(content):
-            # what lies below others is outermost then
-            found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
         for lack in [lack for lack, brought in found.items() if not brought]:
             own = files is not None and files.name == lack[2]
             said |= {lack} if lack[1] and lack[1].encode() in content else set()
@@ -577,6 +572,28 @@ def brought(
         given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
         found[lack] = brought or given or (own and lack in whichever & said)
     return found
+
+
+def adding_folders(
+    sources: Iterable[tuple[str, bytes | None]], files: WheelFiles, folders: Iterable[str]
+) -> list[str] | None:
+    """The modules of a wheel that may add one of its folders, given by their paths, to those in which modules
+    are looked for: which have a part of its path as a word, or lie in it. An empty text stands for what an
+    interpreter executes at its start; None if a source was not read.
+    """
+    named, found, every = {path: module for module, path in files.modules.items()}, set[str](), set(folders)
+    parts = {part.encode() for folder in every for part in folder.split("/")[1:]}
+    for path, content in sources:
+        if content is None:
+            return None
+        if _OF_TESTS.search(path) or ".data/scripts/" in path:
+            continue
+        added = path.endswith(".pth") and _FOLDER_LINE.search(content)
+        if not added and not _PATHS.search(content):
+            continue
+        if path.rpartition("/")[0] in every or any(part in content for part in parts):
+            found.add(named.get(path, ""))
+    return sorted(found)
 
 
 def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -203,3 +203,28 @@ def apart(one: SpecifierSet, other: SpecifierSet) -> bool:
 # By identity, because a set's own hash is computed anew each time and costs as much as the answer. The set is
 # kept beside its answers, so that its identity stays its own.
 _KNOWN: dict[int, tuple[SpecifierSet, dict[str, bool]]] = {}
+
+
+def first(count: int, has: Callable[[int], bool | None]) -> int | None:
+    """The first of some releases that has something, where all that come after have it, too; None if none
+    has. Looked for in steps that double, then by halves.
+    """
+    low, high = -1, 0
+    while high < count and not has(high):
+        low, high = high, min(2 * high + 1, max(high + 1, count - 1))
+    return _by_halves(has, low, high) if high < count else None
+
+
+def since(count: int, has: Callable[[int], bool | None]) -> int | None:
+    """As :func:`first`, of newer ones; what came last is nearest, and most likely still there."""
+    if not count or has(0):
+        return 0 if count else None
+    last = count - 1
+    return _by_halves(has, 0, last) if last and has(last) else None
+
+
+def _by_halves(has: Callable[[int], bool | None], low: int, high: int) -> int:
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if has(middle) else (middle, high)
+    return high

@@ -25,7 +25,17 @@ from builder.plan.facts.reading import BaseTruth, ReadingCache, system_of
 from builder.plan.facts.tables import SystemRow, load
 from builder.plan.lock.file import lock_order
 from builder.sources.debian import Debian
-from builder.sources.index import Index, IndexFile, LocalWheel, Target, host_platform, rank, takes, wheel_name
+from builder.sources.index import (
+    Index,
+    IndexFile,
+    LocalWheel,
+    Target,
+    host_platform,
+    known_release,
+    rank,
+    takes,
+    wheel_name,
+)
 from builder.sources.oci import Registry
 
 _NEWEST = "trixie"
@@ -336,7 +346,8 @@ def pin(
     # uv takes names of Python packages alone, and refuses libstdc++6.
     moves = upgrade if isinstance(upgrade, bool) else _packages_of(old) & {*map(canonical, upgrade)}
     index = index.with_extra(cell.index)
-    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
+    release = python.version if python is not None else _release_of(base, cell.python)
+    target = Target(python=cell.python, platform=cell.platform, glibc=glibc, release=release)
     ready = built(
         cell,
         requirements(cell),
@@ -367,6 +378,10 @@ def pin(
     except PackageIndexError as problem:
         if isinstance(problem, NoSolutionError):
             ReadingCache().keep_failure(cell, problem.message)
+        newest = known_release(cell.python, cell.platform) if own and release else ""
+        if newest not in {"", release} and re.search(r"Python[<>=~]", problem.message):
+            hint = f'the Python of {cell.base} is {release}: `python: "{newest}"` takes one that stands alone'
+            raise type(problem)(problem.message, hint=hint) from problem
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(BaseTruth.LABELS)})"
@@ -381,6 +396,14 @@ def pin(
     return Pinned(cell=cell, base=base, wheels=lock_order(wheels), epoch=max(epochs), python=python)
 
 
+def _release_of(base: RegistryBase | RootfsBase, python: str) -> str:
+    """The patch release of a Debian's own Python, by its package; empty if nobody knows it."""
+    debs = base.debs if isinstance(base, RootfsBase) else ()
+    named = (deb.version for deb in debs if deb.package == f"python{python}-minimal")
+    found = (re.match(rf"(?:\d+:)?({re.escape(python)}\.\d+)-", version) for version in named)
+    return next((one[1] for one in found if one is not None), "")
+
+
 def _above_its_pythons(wheels: Sequence[Wheel], index: Index, target: Target) -> list[Wheel]:
     """Wheels for any Python whose release is for older ones alone, as dataclasses 0.8: of bounds on Python
     uv heeds the lower ones (https://docs.astral.sh/uv/reference/internals/resolver/), pip both.
@@ -392,7 +415,7 @@ def _above_its_pythons(wheels: Sequence[Wheel], index: Index, target: Target) ->
         except PackageIndexError:
             return False  # the build reads the wheel itself
         mine = (file for file in files if file.sha256 == wheel.sha256)
-        return any(not takes(file.requires_python, target.python) for file in mine)
+        return any(not takes(file.requires_python, target.release or target.python) for file in mine)
 
     pure = [wheel for wheel in wheels if wheel.source is None and wheel.file.endswith("-none-any.whl")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -46,6 +46,7 @@ from builder.sources.index import (
     SdistContents,
     Target,
     UploadLimit,
+    known_release,
     lacking,
     page,
     sdist_contents,
@@ -503,7 +504,8 @@ def _asked_by(proposal: Proposal) -> Iterator[Requirement]:
 def _target(cell: Cell) -> Target:
     system = system_of(cell)
     glibc = system.glibc if system is not None else "2.17"
-    return Target(python=cell.python, platform=cell.platform, glibc=glibc)
+    release = "" if cell.has_own_python(system) else known_release(cell.named_python, cell.platform)
+    return Target(python=cell.python, platform=cell.platform, glibc=glibc, release=release)
 
 
 def _at_versions(demand: Demand, versions: Mapping[str, str]) -> Demand | None:

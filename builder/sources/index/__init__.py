@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .pythons import (
         PythonArchives as PythonArchives,
         choose_python as choose_python,
+        known_release as known_release,
         machine_platform as machine_platform,
         offered as offered,
     )

@@ -21,7 +21,7 @@ from uv import find_uv_bin
 
 from builder.core.digests import file_sha256
 from builder.core.documents import redact, shown
-from builder.core.errors import CellError, PackageIndexError, UsageError
+from builder.core.errors import CellError, PackageIndexError, RtbuildError, UsageError
 from builder.core.model import StandalonePython
 from builder.sources.index.target import MACHINES
 from builder.sources.net import Client, Download
@@ -119,6 +119,14 @@ def choose_python(version: str, platform: str) -> OfferedPython:
         f"uv's catalogue has no Python {version}: it begins at {minors[0]} and ends at {minors[-1]}",
         hint="take one of those, or a base whose distribution has that Python",
     )
+
+
+def known_release(version: str, platform: str) -> str:
+    """As :func:`choose_python`, its version; empty if uv's catalogue has none, or cannot be asked."""
+    try:
+        return choose_python(version, platform).version
+    except RtbuildError:
+        return ""
 
 
 class PythonArchives:

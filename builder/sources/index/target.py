@@ -30,6 +30,8 @@ class Target:
     python: str
     platform: str
     glibc: str
+    release: str = ""
+    """The patch release, ``3.9.25``, of a Python that is known; empty: requirements hold with ``3.9.0``."""
 
     def __post_init__(self) -> None:
         if self.platform not in MACHINES:
@@ -55,7 +57,7 @@ class Target:
 
     @property
     def environment(self) -> dict[str, str]:
-        return environment(f"{self.python}.0", machine=self.machine)
+        return environment(self.release or f"{self.python}.0", machine=self.machine)
 
     def tags(self) -> dict[tags.Tag, int]:
         """Every wheel tag that the target loads, with its rank: 0 is best."""

@@ -236,7 +236,7 @@ def compile_requirements(
     Raises PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
     """
     command = [find_uv_bin(), "pip", "compile", "-", "--no-header", "--color", "never"]
-    command += ["--python", sys.executable, "--python-version", target.python]
+    command += ["--python", sys.executable, "--python-version", target.release or target.python]
     command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
     command += [part for path in files for part in ("--find-links", str(path.parent))]
     command += ["--no-deps"] if listed else []
@@ -327,7 +327,7 @@ def _failure(
     names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
-    place = f"Python {target.python} on glibc {target.glibc}"
+    place = f"Python {target.release or target.python} on glibc {target.glibc}"
     hint = next(advice for said, advice in _HINTS.items() if re.search(said, text))
     said = f"no set of wheels for {place} satisfies the requirements{which}"
     return NoSolutionError(f"{said}\n{indented}", hint=hint)

@@ -294,6 +294,11 @@ def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
         return None  # a cache that somebody else wrote
 
 
+def _by_file(found: Any) -> dict[str, Any]:
+    """What was found by file; a reading of before 0.3 has it without the files."""
+    return found if isinstance(found, dict) else {str(number): one for number, one in enumerate(found)}
+
+
 def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLinks:
     from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
 
@@ -319,7 +324,7 @@ def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         digests=dict(values["digests"]),
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
-        numpy=frozenset(map(str, values["numpy"])),
+        numpy={path: str(abi) for path, abi in _by_file(values["numpy"]).items()},
         numpy_api=None if None in (numbers := values["numpy_api"]) else min(map(int, numbers), default=None),
         cuda={
             path: CudaSymbols(

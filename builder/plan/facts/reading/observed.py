@@ -119,6 +119,11 @@ class Truth:
     offered: frozenset[str] = frozenset()
     """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
 
+    def comes_to(self, paths: Iterable[str]) -> bool:
+        """Whether imports of the cell's packages certainly come to one of these compiled modules."""
+        modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
+        return not self.loaded.isdisjoint(modules)
+
     @classmethod
     def of_lock(
         cls, wheels: Iterable[Wheel], base: BaseTruth | None, read: Iterable[WheelTruth] = ()

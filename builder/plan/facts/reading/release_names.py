@@ -22,9 +22,8 @@ from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.reading.name_rows import name_siblings, told_once, within
 from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
+from builder.plan.facts.reading.source_words import ALL_NAMES, EXPORTED_NAMES
 from builder.plan.facts.reading.wheel_modules import (
-    ALL_NAMES,
-    EXPORTED_NAMES,
     WheelSources,
     wheel_alone,
 )

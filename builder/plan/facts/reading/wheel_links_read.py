@@ -81,7 +81,7 @@ def read_links(
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, LINKS, cache)) is None]
+    missing = [wheel for wheel in wanted if not _is_kept(wheel, cache)]
 
     def one(wheel: Wheel) -> int:
         note(f"reading the libraries of {wheel.name} {wheel.version}")
@@ -93,6 +93,13 @@ def read_links(
 
     with ThreadPoolExecutor(_THREADS) as pool:
         return sum(pool.map(one, missing))
+
+
+def _is_kept(wheel: Wheel, cache: Path | None) -> bool:
+    """Whether a reading is kept, with the files that ask for NumPy 1, which older ones do not name."""
+    reading = load_reading(reading_path(wheel.sha256, LINKS, cache))
+    asked = reading.values.get("numpy") if reading is not None else None
+    return reading is not None and not (isinstance(asked, list) and "1" in asked)
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
@@ -123,7 +130,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         "libraries": {one.filename: None for one in libraries},
         "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
         "partly": [],
-        "numpy": [],
+        "numpy": {},
         "numpy_api": [],
         "torch": {},
     }
@@ -205,7 +212,7 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
         except UnknownError:
             continue
         if whole and (abi := numpy_interface(content)) is not None:
-            values["numpy"].append(abi)
+            values["numpy"][entry.filename] = abi
             if b"_ARRAY_API" in content:
                 values["numpy_api"].append(numpy_api(content))
         facts = _exact(content) if whole else None

@@ -16,13 +16,14 @@ from typing import Any, Protocol
 
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing, pair_of
+from builder.core.import_reach import ImportWords
 from builder.core.import_set import OWN, OWN_MODULE, ImportSet, Lack, WheelFiles, wheel_files
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
-from builder.core.module_additions import brought
+from builder.core.module_additions import adding_folders, brought
 from builder.core.module_names import is_of_several, names_of
 from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
-from builder.core.versions import canonical, minor, requirement
+from builder.core.versions import canonical, first, minor, requirement, since
 from builder.plan.facts.reading.binary import linked_texts, names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
@@ -33,6 +34,7 @@ from builder.plan.facts.reading.observed import (
     save_reading,
     system_of,
 )
+from builder.plan.facts.reading.source_words import exports_of, words_of
 from builder.plan.facts.tables import load
 
 _OF_INTERPRETER = re.compile(
@@ -45,17 +47,6 @@ _UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _CONSOLE = re.compile(r"^\[(?:console|gui)_scripts\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^[^#=\n\[]+=[ \t]*([\w.]+)[ \t]*(?::[ \t]*[\w.]+)?[ \t]*\r?$", re.MULTILINE)
-ALL_NAMES = re.compile(rb"^__all__\b[^\n=]*\+?=[ \t]*[\[(](.*?)[\])]", re.MULTILINE | re.DOTALL)
-EXPORTED_NAMES = re.compile(
-    rb"^@(?:export|requires)\b[^\n]*\n(?:[@ \t)][^\n]*\n)*?(?:class|def)[ \t]+(\w+)", re.MULTILINE
-)
-"""A class or function that transformers' ``define_import_structure`` takes to be in ``__all__``."""
-_WORD = re.compile(rb"[A-Za-z_]\w*")
-_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-7]{1,3})|[abfnrtv])")
-_ESCAPED = re.compile(rb"(?:\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|[abfnrtv])\w*)+")
-"""Letters in a text behind escapes of Python's:
-https://docs.python.org/3/reference/lexical_analysis.html#escape-sequences
-"""
 
 
 class WheelSources(Protocol):
@@ -79,7 +70,8 @@ class ImportsProof:
     loaded: frozenset[str] = frozenset()
     """Compiled modules that they certainly come to."""
     unread: tuple[Wheel, ...] = ()
-    """Wheels that nobody has read, and those with a module on the way that nobody has read."""
+    """Wheels that nobody has read, those with a module on the way that nobody has read, and those with a name
+    in doubt of which a release that was not read would tell."""
 
 
 Opener = Callable[[Wheel], WheelSources | None]
@@ -142,6 +134,8 @@ def imports_of(
                 mended = _mended(lack, shelf, cell, cache, releases)
                 if mended.older or mended.newer or mended.ends or not mended.doubt:
                     lacks[pair] = mended
+                elif lack.giver in shelf and shelf[lack.giver].blind(lack):
+                    shelf[lack.giver].unread = True
         unread = tuple(one.wheel for one in shelf.values() if one.files is None or one.unread)
         return ImportsProof(tuple(lacks.values()), frozenset(loaded), unread)
     finally:
@@ -177,6 +171,8 @@ def _proven(
         minor(cell.python) or 0,
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: [False] * len(lacks) if wheel == OWN else shelf[wheel].brings(lacks),
+        adders=lambda wheel, module: () if wheel == OWN else shelf[wheel].adders(module),
+        importers=lambda wheel, module: shelf[wheel].importers(module),
         whole=whole and not unread,
         compiled=lambda wheel, module, name: shelf[wheel].compiled(module, name),
         taken=lambda wheel, module, name: shelf[wheel].takes(module, name),
@@ -308,36 +304,19 @@ def _mend(
         others = releases(giver.wheel, newer)
 
         def has(number: int) -> bool | None:
-            return giver.other(others[number], cache).gives(lack, python, giver)
+            other = giver.other(others[number], cache)
+            if other.is_blind(lack, giver):
+                giver.answers[_blind(lack)] = True
+            return other.gives(lack, python, giver)
 
-        giver.answers[key], giver.new = (_since if newer else _first)(others, has), True
+        place = (since if newer else first)(len(others), has)
+        giver.answers[key], giver.new = others[place].version if place is not None else "", True
     found = giver.answers.get(key, "")
     return found if isinstance(found, str) else ""
 
 
-def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """The version of the first that has it, where all that come after have it, too; empty if none has. Looked
-    for in steps that double, then by halves.
-    """
-    low, high = -1, 0
-    while high < len(older) and not has(high):
-        low, high = high, min(2 * high + 1, max(high + 1, len(older) - 1))
-    return _by_halves(older, has, low, high) if high < len(older) else ""
-
-
-def _since(newer: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
-    """As :func:`_first`, of newer ones; what came last is nearest, and most likely still there."""
-    if not newer or has(0):
-        return newer[0].version if newer else ""
-    last = len(newer) - 1
-    return _by_halves(newer, has, 0, last) if last and has(last) else ""
-
-
-def _by_halves(every: Sequence[Wheel], has: Callable[[int], bool | None], low: int, high: int) -> str:
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if has(middle) else (middle, high)
-    return every[high].version
+def _blind(lack: Missing) -> str:
+    return f"{lack.module}:{lack.name or ''}:blind"
 
 
 def wheel_alone(wheel: Wheel, opened: Opener, python: int) -> ImportSet | None:
@@ -368,6 +347,7 @@ class _Shelved:
         self.takings: dict[str, frozenset[bytes] | None] = {}
         """The names that the sources take from a module."""
         self.seen: dict[str, ModuleNames | None] = {}
+        self.reach: ImportWords | None = None
         self.others: dict[str, _Shelved] = {}
         """Other releases that were asked last, by sha256: each name that is lacking goes to the same few."""
         self.unread = False
@@ -485,6 +465,18 @@ class _Shelved:
         by_word = known and not by_code and (False in others.values() or not others)
         return self.takes(lack.module, lack.name) if by_word else None
 
+    def is_blind(self, lack: Missing, other: "_Shelved") -> bool:
+        """Whether this wheel, or a library of one of the two, could not be read, so that nothing tells apart
+        what ``other``, another release, lacks."""
+        if self.files is None or lack.name is None or not lack.doubt:
+            return self.files is None
+        mine, others = (one.texts_of(lack.module, lack.name, other.doubted) for one in (self, other))
+        return any((told == _UNREAD) != (mine[one] == _UNREAD) for one, told in others.items() if one in mine)
+
+    def blind(self, lack: Missing) -> bool:
+        """Whether it was so with one of its other releases."""
+        return self.answers.get(_blind(lack)) is True
+
     def alone(self, python: int) -> ImportSet | None:
         """This wheel and no other one; None if nobody has read it."""
         if self.files is None:
@@ -570,7 +562,7 @@ class _Shelved:
         """Whether a word is anywhere in the sources."""
         if word not in self.answers:
             if self.words is None:
-                self.words = _words(self.opened())
+                self.words = words_of(opened.every()) if (opened := self.opened()) is not None else None
             if self.words is None:
                 return None
             self.answers[word] = word.encode() in self.words
@@ -583,7 +575,7 @@ class _Shelved:
         if key not in self.answers and (sources := self.opened()) is not None and self.files is not None:
             if self.exports is None:
                 modules = {path: module for module, path in self.files.modules.items() if path is not None}
-                self.exports = _exports(sources, modules)
+                self.exports = exports_of(sources.every(), modules)
             if "" in self.exports:
                 return None
             inner = (one for one in self.exports.get(name, ()) if one.startswith(f"{folder}."))
@@ -606,17 +598,41 @@ class _Shelved:
 
     def brings(self, lacks: Sequence[Lack]) -> Sequence[bool | None]:
         """Whether the sources may add each of these names to its module."""
-        asked = {lack: f"{lack[0]}:{lack[1] or ''}" for lack in lacks}
+        asked = {lack: f"{lack[0]}:{lack[1] if lack[1] is not None else ':added'}" for lack in lacks}
         new = [lack for lack, key in asked.items() if key not in self.answers]
         sources = self.opened() if new else None
         if sources is not None:
             self.answers |= {
-                asked[lack]: found
-                for lack, found in brought(sources.every(), new, self.files, sources.paths()).items()
+                asked[lack]: found for lack, found in brought(sources.every(), new, self.files).items()
             }
             self.new = True
         self.unread |= any(asked[lack] not in self.answers for lack in new)
         return [False if self.answers.get(asked[lack]) is False else None for lack in lacks]
+
+    def adders(self, module: str) -> Sequence[str] | None:
+        """The modules that may add a folder in which one lies to those that are searched; by paths, since
+        ``gql-0.2.0``, which is no module, can be one."""
+        held = re.compile(
+            rf"(.+/[^/]+)/{re.escape(module)}(?:\.py|/.*)|([^/]+)/{re.escape(module)}(?:\.py|/.*)"
+        )
+        folders = {found[1] or found[2] for one in self.paths if (found := held.fullmatch(one))}
+        key = f"{module}:adders"
+        sources = self.opened() if folders and key not in self.answers else None
+        if sources is not None and self.files is not None:
+            self.answers[key], self.new = adding_folders(sources.every(), self.files, folders), True
+        return self._list(key) if folders else ()
+
+    def importers(self, module: str) -> Sequence[str] | None:
+        """The modules that may import one when they are imported."""
+        key = f"{module}:importers"
+        if key not in self.answers and (sources := self.opened()) is not None and self.files is not None:
+            self.reach = self.reach or ImportWords(sources.every(), self.files)
+            self.answers[key], self.new = self.reach.importing(module, sources.read), True
+        return self._list(key)
+
+    def _list(self, key: str) -> list[str] | None:
+        found = self.answers.get(key)
+        return list(map(str, found)) if isinstance(found, list) else None
 
     def keep(self) -> None:
         if self.new and self.place is not None:
@@ -634,34 +650,3 @@ class _Shelved:
         for other in self.others.values():
             other.keep()
         self.others.clear()
-
-
-def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
-    found = set[bytes]()
-    for _, content in sources.every() if sources is not None else (("", None),):
-        if content is None:
-            return None
-        found.update(_WORD.findall(content))
-        # protoc's text ``\\n\\tBoolValue`` names BoolValue, and ``\\x0b\\x44oubleValue`` DoubleValue
-        for escaped in _ESCAPED.findall(content) if b"\\" in content else ():
-            found.update(_WORD.findall(_ESCAPE.sub(_unescaped, escaped)))
-    return frozenset(found)
-
-
-def _exports(sources: WheelSources, modules: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for path, content in sources.every():
-        if path in modules and content is None:
-            found.setdefault("", []).append(modules[path])
-        for listed in ALL_NAMES.findall(content or b"") if path in modules else ():
-            for name in _WORD.findall(listed):
-                found.setdefault(name.decode(), []).append(modules[path])
-        for name in EXPORTED_NAMES.findall(content or b"") if path in modules else ():
-            found.setdefault(name.decode(), []).append(modules[path])
-    return found
-
-
-def _unescaped(escape: re.Match[bytes]) -> bytes:
-    """The byte that an escape of a text stands for: of those with a letter each is a space."""
-    number = int(escape[1], 16) if escape[1] else int(escape[2], 8) & 0xFF if escape[2] else 0x20
-    return bytes((number,))

@@ -22,9 +22,10 @@ from builder.core.versions import (
 from builder.plan.facts.rules import candidates, packages
 from builder.plan.facts.rules.candidates import Choice
 from builder.plan.facts.rules.cell_packages import with_releases
-from builder.plan.facts.rules.compiled_packages import one_of_each, release_for, torch_of
+from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.rules.same_files import one_of_each
 from builder.plan.facts.tables import PackageRow, TagRow, load
 
 Judge = Callable[[Cell], Outcome]

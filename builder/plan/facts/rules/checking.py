@@ -9,7 +9,7 @@ from packaging.version import Version
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, names_of, pinned, release, requirement, short
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
-from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, system
+from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, same_files, system
 from builder.plan.facts.rules.cell_packages import settled, with_releases
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack, stack_of
@@ -57,7 +57,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "package-cuda": compiled_packages.cuda,
     "package-gpu": compiled_packages.gpus,
     "package-numpy": packages.package_numpy,
-    "same-files": compiled_packages.same_files,
+    "same-files": same_files.same_files,
     "links": _links,
     "imports": _imports,
     "known-bad": packages.known_bad,

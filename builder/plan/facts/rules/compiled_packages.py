@@ -1,5 +1,6 @@
 """Whether a compiled package beside the frameworks loads and runs: PyTorch's ABI, CUDA, GPU code, files."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +24,7 @@ from builder.core.versions import (
 from builder.plan.facts.rules.cell_packages import CellFramework, CellPackage, firm_wishes, markers_of
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
+from builder.plan.facts.tables import GpuRow, PackageRow, card_of, load
 
 FIRST_STABLE = "2.10"
 """The oldest PyTorch that a package compiled against its stable interface asks for, by the packages' tables.
@@ -452,18 +453,52 @@ def gpus(stack: Stack) -> Iterator[Finding]:
 
 def _of_cards(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:
     """What is against a release on the cell's cards, in its wheel or in what its build files compile."""
-    package = load().package_names[one.name]
-    if one.variant or stack.cell.platform != "linux/amd64" or package.runtime:
+    package, build = load().package_names[one.name], re.match(r"cu\d", one.variant)
+    if (one.variant and not build) or stack.cell.platform != "linux/amd64" or package.runtime:
         return
     too_old = [*_too_old(stack, one, row)]
     yield from too_old
     listed, other = _code(stack, row)
     for card in filter(None, map(card_of, stack.cell.gpus if not too_old else ())):
-        if listed:
-            yield from _runs(one, row, card, listed, other)
-        elif row.archive != "source" and (why := _why_no_code_known(one, row)) is not None:
-            text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
-            yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
+        runs = [*_runs(one, row, card, listed, other)] if listed else []
+        why = _why_no_code_known(one, row) if not listed and row.archive != "source" else None
+        if build and any(found.outcome is Outcome.IMPOSSIBLE for found in runs):
+            why, runs = "the default index's build of the release has none, and this one was not read", []
+        yield from runs if not build else ()
+        if why is not None and not (listed and _code_of_torch(stack, one, row, card)):
+            text = f"{one.label} has code for {card.name} ({card.capability})"
+            gpu = Value("gpu", card.name, CELL)
+            if number := _code_of_torch(stack, one, row, card):
+                reason = (
+                    f"each of the {number} releases of {one.name} that were read has the code of its PyTorch"
+                )
+                yield warns(f"{text} as far as {reason}, which has it; its own was not read", gpu)
+            else:
+                yield unknown(f"whether {text} is not known: {why}", gpu)
+
+
+def _code_of_torch(stack: Stack, one: CellPackage, row: PackageRow, card: GpuRow) -> int:
+    """How many releases of a package were read, if all of them have code for each card that the PyTorch of
+    their metadata has code for, this one is made for the cell's, and that has code for the card; else 0.
+    """
+    torch = torch_of(stack)
+    if torch is None or torch.row is None or not _is_made_for(row, torch):
+        return 0
+    return _made_as_torch(one.name) if _serves(torch.row.architectures, key(card.capability)[:2]) else 0
+
+
+@functools.cache
+def _made_as_torch(name: str) -> int:
+    torch, number = load().frameworks["torch"], 0
+    for row in load().packages[name].rows:
+        version = next(filter(None, map(pinned, row.asks("torch"))), None)
+        made = torch.row(version) if version is not None and row.architectures else None
+        if made is not None and made.architectures:
+            cards = {key(_number(code))[:2] for code in made.architectures if code.startswith("sm_")}
+            if not all(_serves(row.architectures, card) for card in cards):
+                return 0
+            number += 1
+    return number
 
 
 def _too_old(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:
@@ -575,52 +610,3 @@ def _serves(listed: Sequence[str], have: tuple[int, ...]) -> bool:
         if made <= have and (text.startswith("compute_") or made[0] == have[0]):
             return True
     return False
-
-
-def same_files(stack: Stack) -> Iterator[Finding]:
-    """``same-files``: no two distributions write the same files; their order decides which stays."""
-    listed = stack.cell.dependencies == "listed"
-    there = distributions(stack)
-    for row, meeting, keep in one_of_each(stack):
-        said = " and ".join(f"{name} ({there[name]})" if there[name] else name for name in meeting)
-        reason = f"{said} write the same files ({row.file}): an image has one of them"
-        yield Finding(
-            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
-            f"{reason}. Keep {keep}: {row.reason}",
-            tuple(Value("distribution", name, row.source) for name in meeting),
-        )
-
-
-def one_of_each(stack: Stack) -> Iterator[tuple[SameFilesRow, list[str], str]]:
-    """(row, distributions of it that meet in the image, the one to keep) where several do."""
-    there = distributions(stack)
-    for row in load().same_files:
-        meeting = [name for name in row.names if name in there]
-        if len(meeting) < 2:
-            continue
-        torch = next((f for f in stack.frameworks if f.cuda is not None), None)
-        number = str(major(torch.cuda.text)) if torch is not None and torch.cuda is not None else ""
-        keep = next(
-            (name for name in meeting if number and re.search(rf"-cu(?:da)?{number}", name)), meeting[0]
-        )
-        yield row, meeting, keep
-
-
-def distributions(stack: Stack) -> dict[str, str]:
-    """Names of everything that is installed, as far as it is known, and who wants it if not the cell."""
-    if stack.truth.locked:
-        return dict.fromkeys((wheel.name for wheel in stack.truth.wheels), "")
-    cell = stack.cell
-    every = (*cell.frameworks, *cell.pip, *cell.cuda.packages)
-    found = {canonical(parsed.name): "" for parsed in map(requirement, every) if parsed is not None}
-    for framework in stack.frameworks:
-        for parsed, _ in framework.pins:
-            found.setdefault(canonical(parsed.name), f"{framework.label} wants it")
-    for one in stack.beside:
-        who = next((who for who, _ in one.wanted if who != "the cell"), "")
-        found.setdefault(one.name, f"{who} wants it" if who else "")
-        lines = (*one.row.requires, *one.row.extras.get("", ())) if one.row is not None else ()
-        for parsed in filter(None, map(requirement, lines)):
-            if holds(parsed, stack.markers):
-                found.setdefault(canonical(parsed.name), f"{one.name} {one.version} wants it")
-    return found

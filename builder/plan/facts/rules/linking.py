@@ -12,7 +12,7 @@ from builder.core.import_outcomes import Missing
 from builder.core.import_set import OWN, PYTHON
 from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
 from builder.core.module_values import BY_OLD_PROTOC
-from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, release, short
+from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, names_of, release, short
 from builder.plan.facts.reading import WheelTruth
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import (
@@ -43,6 +43,7 @@ def links(stack: Stack) -> Iterator[Finding]:
     read = {wheel.name for wheel in wheels}
     whole = all(wheel.name in read for wheel in stack.truth.wheels)
     yield from _loaded_by_imports(stack)
+    yield from _one_of_imports(stack)
     floors = _versions_of_the_base(stack, wheels)
     given, maybe = _of_the_base(stack, wheels)
     proof = prove(wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors)
@@ -60,12 +61,6 @@ def links(stack: Stack) -> Iterator[Finding]:
             yield from _doubtful(stack, wheel, proof, doubtful)
     yield from _of_another_torch(stack, wheels)
     yield from _of_another_cuda(stack, wheels)
-
-
-def _is_loaded(stack: Stack, paths: Iterable[str]) -> bool:
-    """Whether the proof by imports certainly comes to one of these files."""
-    modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
-    return not stack.truth.loaded.isdisjoint(modules)
 
 
 def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
@@ -90,7 +85,7 @@ def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Fi
         text = f"{said}, which has no {first}: {path} does not load"
         row = load().package_names.get(wheel.name)
         known = row is not None and not row.optional and lacking.keys() == asking.keys()
-        if known or _is_loaded(stack, lacking):
+        if known or stack.truth.comes_to(lacking):
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
@@ -168,6 +163,54 @@ def _loaded_by_imports(stack: Stack) -> Iterator[Finding]:
         value = Value("is loaded", names, rows[0].sources[-1])
         mend = f"; write {' and '.join(ways)} into `apt`" if ways else ""
         yield replace(impossible(f"{text}{mend}", value), apt=ways)
+
+
+def _one_of_imports(stack: Stack) -> Iterator[Finding]:
+    """Libraries of the system of which the import of a wheel loads one of several releases, and that the base
+    has in none.
+    """
+    there = {path.rpartition("/")[2] for one in stack.truth.links for path in one.files}
+    for row in load().system_choices if stack.cell.platform == "linux/amd64" else ():
+        asked = [Requirement(text) for text in row.loaded_by]
+        named = re.compile(rf"({'|'.join(row.names)})\.so\.\d+")
+        for wheel in stack.truth.links:
+            if not any(one.name == wheel.name and contains(one.specifier, wheel.version) for one in asked):
+                continue
+            every = {frozenset(filter(named.fullmatch, file.needed)) for file in wheel.files.values()}
+            every.discard(frozenset())
+            answers = [_has_all(stack, names - there) for names in every]
+            if True in answers or not answers:
+                continue
+            text = f"the import of {wheel.label} loads the libraries of {row.title}, in one of"
+            releases = sorted({min(names) for names in every if names})
+            text += f" {len(every)} releases, none of which "
+            value = Value("loads one of", ", ".join(releases), row.source)
+            mend = f"; write {row.package} into `apt`"
+            if None in answers:
+                text = text.replace(", none of which ", ": ")
+                yield unknown(f"{text}whether the base has one is not known{mend}", value)
+            else:
+                # whether it is imported is certain of what the cell names, not of what others ask for
+                judge = (
+                    impossible if wheel.name in names_of((*stack.cell.frameworks, *stack.cell.pip)) else warns
+                )
+                yield replace(judge(f"{text}the lock brings{mend}", value), apt=(row.package,))
+
+
+def _has_all(stack: Stack, names: Iterable[str]) -> bool | None:
+    """Whether the base has all of these libraries; None if nobody knows.
+
+    Debian names the package of a library after it, and so of none with its name nobody brings it:
+    https://www.debian.org/doc/debian-policy/ch-sharedlibs.html
+    """
+    debs, found = stack.truth.debs, list[bool | None]()
+    for name in names:
+        answer = _base_has(stack, name)
+        if answer is None and debs is not None and name not in load().system_libraries:
+            stem, _, number = name.partition(".so.")
+            answer = None if any(deb.startswith(f"{stem}{number}") for deb in debs) else False
+        found.append(answer)
+    return False if False in found else None if None in found else True
 
 
 def _suite(stack: Stack) -> str | None:
@@ -320,7 +363,7 @@ def _broken(
         return warns(says, *values)
     certain = proof.loads(wheel.name) is False
     apt = (way,) if (way := _missing_package(stack, lacked)) else ()
-    if certain or _is_loaded(stack, (one.file for group in broken for one in group)):
+    if certain or stack.truth.comes_to(one.file for group in broken for one in group):
         return replace(impossible(says, *values), apt=apt)
     if first.opened.kind == "version" and proof.loads(wheel.name):
         return warns(says.replace("it does not", "this file does not", 1), *values)

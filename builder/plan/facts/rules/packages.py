@@ -9,7 +9,7 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.core.errors import RtbuildError
+from builder.core.link_set import WheelLinks
 from builder.core.model import Cell
 from builder.core.versions import (
     apart,
@@ -25,9 +25,9 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage, asked_once
-from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
+from builder.plan.facts.rules.same_files import distributions
 from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
 
 Wish = tuple[str, "Requirement", Source]
@@ -111,11 +111,17 @@ def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for wheel in stack.truth.links:
         least = _NUMPY_API.get(wheel.numpy_api or 0)
-        if wheel.name in judged:
+        if wheel.name in judged or _is_of_jax(wheel):
             continue
-        if wheel.numpy == {"1"} and major(found.version) >= 2:
+        if set(wheel.numpy.values()) == {"1"} and major(found.version) >= 2:
             built, way = "1", "numpy<2"
             said = "was compiled for NumPy 1 and does not run with NumPy 2"
+            unread = sorted(path for path in wheel.unread if stack.truth.comes_to((path,)))
+            if unread and not stack.truth.comes_to(wheel.numpy):
+                text = f"whether {wheel.label} runs with NumPy {found.version} is not known: its import loads"
+                ours = Value(f"not read of {wheel.name}", unread[0], Source("wheel", wheel.label))
+                yield unknown(f"{text} {unread[0]}, which was not read; {way} is safe", ours)
+                continue
         elif least is not None and not at_least(found.version, least):
             built, way = least, f"numpy>={least}"
             said = f"was compiled for NumPy {least} and does not load with an older one"
@@ -130,6 +136,12 @@ def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
                 Value("numpy", found.version, found.source),
             ),
         )
+
+
+def _is_of_jax(wheel: WheelLinks) -> bool:
+    """Whether it is a jaxlib on record, whose NumPy stands in JAX's own rows."""
+    rows = load().frameworks["jax"].of(wheel.version, "jax") if wheel.name == "jaxlib" else ()
+    return any(row.numpy_abi is not None and major(row.numpy_abi) >= 2 for row in rows)
 
 
 def _for_numpy_2(one: CellPackage) -> str:
@@ -388,11 +400,9 @@ def _python_that_comes(stack: Stack, wanted: Requirement) -> Value | None:
     """The cell's Python, if it is within a requirement: of a standalone one the patch release, too."""
     cell, release = stack.cell, stack.cell.named_python
     if not cell.has_own_python(stack.system) and release.count(".") == 1:
-        from builder.sources.index import choose_python  # with an HTTP client: a tenth of a second
+        from builder.sources.index import known_release  # with an HTTP client: a tenth of a second
 
-        try:
-            release = choose_python(release, cell.platform).version
-        except RtbuildError:
+        if not (release := known_release(release, cell.platform)):
             return None
     return Value("Python", release, CELL) if _within(release, wanted.specifier) else None
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         NameRow as NameRow,
         RemovedRow as RemovedRow,
         SameFilesRow as SameFilesRow,
-        SystemLibraryRow as SystemLibraryRow,
         SystemRow as SystemRow,
         TagRow as TagRow,
         VendorBuildRow as VendorBuildRow,
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable
+    from .system_libraries import SystemLibraryRow as SystemLibraryRow
 else:
     from builder.core import faces
 

@@ -6,7 +6,7 @@ The releases of frameworks stand in ``data/releases/``: see :mod:`.frameworks`.
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from builder.plan.facts.tables.frameworks import (
     read_table,
 )
 from builder.plan.facts.tables.packages import PackageName, PackageTable, read_package
+from builder.plan.facts.tables.system_libraries import SystemChoiceRow, SystemLibraryRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,35 +322,6 @@ class SystemRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SystemLibraryRow(Row):
-    """A library that Debian's packages have."""
-
-    name: str
-    """As loaders are asked for it: ``libGL.so.1``."""
-    packages: tuple[str, ...] = ()
-    """Each has the library in some suite."""
-    loaded_by: tuple[str, ...] = ()
-    """Wheels for x86-64 whose import loads it, as requirements."""
-    by_suite: Mapping[str, tuple[str, ...]] | None = None
-    """The packages in each Debian suite whose files were read, none if it has none, and in others as far as
-    their names tell; None if no suite was looked through."""
-
-    def packages_in(self, suite: str | None) -> tuple[str, ...]:
-        """The packages in a suite, or in all of them if it was not looked through. The first one is to be
-        named; it ends in ``t64`` after 64-bit time.
-        """
-        if self.by_suite is not None and suite is not None and suite in self.by_suite:
-            return self.by_suite[suite]
-        return tuple(sorted(self.packages, key=lambda one: suite == "trixie" and not one.endswith("t64")))
-
-    def is_there(self, suite: str | None, debs: Collection[str]) -> bool | None:
-        """Whether a system of a suite with just these packages has it; None if nobody looked through it."""
-        if not frozenset(self.packages).isdisjoint(debs):
-            return True
-        return None if self.by_suite is not None and suite not in self.by_suite else False
-
-
-@dataclass(frozen=True, kw_only=True)
 class BuildRow(Row):
     """What compiling a package takes."""
 
@@ -540,6 +512,11 @@ class Facts:
     def loaded_by_imports(self) -> tuple[SystemLibraryRow, ...]:
         """Libraries of the system that the import of some wheel is on record to load."""
         return tuple(self.system_libraries[row.name] for row in self._by_hand.values() if row.loaded_by)
+
+    @functools.cached_property
+    def system_choices(self) -> tuple[SystemChoiceRow, ...]:
+        """Libraries of the system of which the import of some wheel loads one of several releases."""
+        return TableFile(self.folder / "system-libraries.toml").rows(SystemChoiceRow, "one_of")
 
     @functools.cached_property
     def _by_hand(self) -> Mapping[str, SystemLibraryRow]:

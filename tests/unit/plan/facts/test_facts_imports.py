@@ -14,12 +14,13 @@ from facts_shelf import Shelf
 from lock_values import lock_deb, lock_registry_base
 
 from builder.core.errors import CellError
-from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase
+from builder.core.versions import first
 from builder.pipeline import stages
 from builder.plan.facts.reading.binary import CompiledTexts
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.release_names import names_table
-from builder.plan.facts.reading.wheel_modules import _first, _Shelved
+from builder.plan.facts.reading.wheel_modules import _Shelved
 from builder.plan.facts.reading.wheel_modules_read import opener
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -102,13 +103,15 @@ def test_pip_brings_its_own_modules_to_no_other_wheel(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "import pkg_resources\n"})
     inside = {
         "pip/__init__.py": "",
-        "pip/__main__.py": "import sys\nsys.path.insert(0, '.')\n",
+        "pip/__main__.py": "import sys\nsys.path.insert(0, '_vendor')\n",
         "pip/_vendor/pkg_resources/__init__.py": "",
     }
     found = judged(cell, tmp_path, taker, wheel("pip", "26.3", inside), base=rootfs())
     assert [outcome for outcome, _ in found] == ["impossible"]
     assert "imports pkg_resources, which nothing in the lock brings" in found[0][1]
     assert "add setuptools<82 to pip" in found[0][1]
+    inside["pip/__init__.py"] = "from pip import __main__\n"
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import pip\nimport pkg_resources\n"})
     assert judged(cell, tmp_path / "other", taker, wheel("other", "26.3", inside), base=rootfs()) == []
 
 
@@ -148,6 +151,82 @@ def test_a_vendored_folder_that_is_no_module_may_be_put_into_the_path(cell, tmp_
     assert judged(cell, tmp_path / "vendored", wheel("taker", "1.0", vendored), base=rootfs()) == []
     ((outcome, _),) = judged(cell, tmp_path / "none", wheel("taker", "1.0", members), base=rootfs())
     assert outcome == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("members", "is_refused"),
+    [
+        ({"taker/__init__.py": "import vendored\n"}, True),
+        ({"taker/__init__.py": "def f():\n    import giver\nimport vendored\n"}, True),
+        ({"taker/__init__.py": "def f():\n    import giver\nclass A: x = f()\nimport vendored\n"}, False),
+        (
+            {
+                "taker/__init__.py": "class A:\n    def __init__(self): import giver\nimport vendored\n",
+            },
+            True,
+        ),
+        ({"taker/__init__.py": "try:\n    import giver\nexcept Exception: pass\nimport vendored\n"}, False),
+        (
+            {"taker/__init__.py": "class A:\n  def f(self): import giver\nA().f()\nimport vendored\n"},
+            False,
+        ),
+        (
+            {"taker/__init__.py": "class A:\n    def f(self): import giver\nx.f()\nimport vendored\n"},
+            True,
+        ),
+        (
+            {"taker/__init__.py": "if TYPE_CHECKING:\n    import giver\nimport vendored\n"},
+            True,
+        ),
+        ({"taker/__init__.py": "__import__('giver.a')\nimport vendored\n"}, False),
+        (
+            {
+                "taker/__init__.py": "if x():\n    from . import a\nimport vendored\n",
+                "taker/a.py": "from .b import c\n",
+                "taker/b.py": "def g():\n    from giver import path\n\ndef h():\n    g()\nc = h()\n",
+            },
+            False,
+        ),
+        ({"taker/__init__.py": "import vendored\n", "taker/a.py": "import giver\n"}, True),
+    ],
+)
+def test_a_vendored_module_counts_if_an_import_may_come_to_what_adds_its_folder(
+    cell, tmp_path, members, is_refused
+) -> None:
+    """tensordict 0.6.2 asks for packaging: that of ``setuptools/_vendor`` is there for whoever imported
+    setuptools before, and PyTorch has functions that do.
+    """
+    inside = {
+        "giver/__init__.py": "from giver import path\n",
+        "giver/a.py": "",
+        "giver/path.py": "import sys\nsys.path.append(__file__ + '/../_vendor')\n",
+        "giver/_vendor/vendored/__init__.py": "",
+    }
+    found = judged(
+        cell, tmp_path, wheel("taker", "1.0", members), wheel("giver", "2.0", inside), base=rootfs()
+    )
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
+def test_a_folder_that_an_interpreter_adds_at_its_start_counts(cell, tmp_path) -> None:
+    inside = {
+        "giver/__init__.py": "",
+        "giver/_vendor/vendored/__init__.py": "",
+        "giver.pth": "giver/_vendor\n",
+    }
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import vendored\n"})
+    assert judged(cell, tmp_path, taker, wheel("giver", "2.0", inside), base=rootfs()) == []
+
+
+def test_setuptools_own_distutils_adds_its_folder(cell, tmp_path) -> None:
+    inside = {
+        "setuptools/__init__.py": "import sys\nsys.path.append(__file__ + '/../_vendor')\n",
+        "setuptools/_vendor/vendored/__init__.py": "",
+        "_distutils_hack/__init__.py": "",
+    }
+    source = "import distutils.version\nimport vendored\n"
+    taker = wheel("taker", "1.0", {"taker/__init__.py": source})
+    assert judged(cell, tmp_path, taker, wheel("setuptools", "81.0", inside), base=rootfs()) == []
 
 
 def test_a_module_of_one_file_may_be_of_two_wheels(cell, tmp_path) -> None:
@@ -321,12 +400,11 @@ def breaks_after(number: int, get):
     return got
 
 
-@pytest.mark.parametrize("first", [0, 1, 38, 70, 73])
-def test_it_is_found_however_many_releases_lack_it(first: int) -> None:
+@pytest.mark.parametrize("place", [0, 1, 38, 70, 73])
+def test_it_is_found_however_many_releases_lack_it(place: int) -> None:
     """huggingface-hub has 74 minor releases before 2.4, and 38 of them have no HfFolder."""
-    older = [Wheel(name="giver", version=f"0.{n}", file="", sha256="", size=0) for n in range(74)]
-    assert _first(older, lambda number: number >= first) == f"0.{first}"
-    assert _first(older, lambda _: False) == ""
+    assert first(74, lambda number: number >= place) == place
+    assert first(74, lambda _: False) is None
 
 
 @pytest.mark.parametrize("escape", ["", r"\n", r"\n\t", r"\n\x0c", r"\n\013"])
@@ -1054,6 +1132,26 @@ def test_a_name_that_may_have_gone_to_a_library_that_nobody_read(
     locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
     found = ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf).lacks  # type: ignore[arg-type]
     assert [one.lacked for one in found] == ["giver.int1"] * is_lacking
+
+
+def test_a_name_in_doubt_of_which_an_unread_release_would_tell_is_said(cell, tmp_path) -> None:
+    path, text = "giver/_C.cpython-312-x86_64-linux-gnu.so", "import giver\ngiver.int1\n"
+
+    def giver(version: str, taken: bytes) -> dict[str, dict]:
+        files = {"giver/__init__.py": TAKES_ALL, path: compiled_texts(b"\0uint1\0", taken)}
+        return wheel("giver", version, files)
+
+    taker = wheel("taker", "9.0", {"taker/__init__.py": text})
+    shelf = Shelf({**taker, **giver("2.0", b"uint1"), **giver("3.0", b"int1")})
+    wheels = tuple(one for one in shelf.wheels() if one.version != "3.0")
+    locked = Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=wheels, epoch=0)
+    address = shelf.address
+    shelf.address = lambda one: shelf.offers("") if one.version == "3.0" else address(one)  # type: ignore[assignment]
+    for folder, hidden in (("blind", True), ("seen", False)):
+        shelf.address = shelf.address if hidden else address  # type: ignore[method-assign]
+        found = ReadingCache(cache=tmp_path / folder).read_imports(cell, wheels, locked.base, shelf)  # type: ignore[arg-type]
+        assert [one.lacked for one in found.lacks] == ["giver.int1"] * (not hidden)
+        assert [one.name for one in found.unread] == ["giver"] * hidden
 
 
 def test_what_is_in_doubt_hides_nothing_that_is_certain(cell, tmp_path) -> None:

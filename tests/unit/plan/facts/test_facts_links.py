@@ -311,6 +311,36 @@ def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
     assert check(named, readings.truth(named, locked, links=True), only=("package-numpy",)) == found
 
 
+@pytest.mark.parametrize(
+    ("name", "loaded", "outcomes"),
+    [
+        ("kernels", {"kernels.large"}, ["unknown"]),
+        ("kernels", {"kernels.large", "kernels.tpu"}, ["impossible"]),
+        ("kernels", (), ["impossible"]),
+        ("jaxlib", (), []),
+    ],
+)
+def test_the_numpy_of_a_wheel_is_that_of_the_modules_which_an_import_loads(
+    cell, name, loaded, outcomes
+) -> None:
+    """jaxlib 0.4.26 has a module for TPUs that is compiled for NumPy 1, and 188 MB that are not read."""
+    files = {f"{name}/{one}.so": LinkFile(soname=f"{one}.so") for one in ("large", "tpu")}
+    one = WheelLinks(
+        name=name,
+        version="0.4.26",
+        files=files,
+        numpy={f"{name}/tpu.so": "1"},
+        unread=frozenset({f"{name}/large.so"}),
+    )
+    wheels = [
+        WheelTruth(name=each, version=version, file="")
+        for each, version in ((name, "0.4.26"), ("numpy", "2.2.6"))
+    ]
+    truth = Truth(wheels=tuple(wheels), base=None, locked=True, links=(one,), loaded=frozenset(loaded))
+    found = check(replace(cell, frameworks=("other==1.0",)), truth, only=("package-numpy",))
+    assert [finding.outcome.value for finding in found] == outcomes
+
+
 def test_the_numpy_that_a_module_was_compiled_for_stands_in_its_code() -> None:
     """GCC's code of a module with ``import_array()`` alone, for NumPy 1.23.5 and 2.0.2."""
     assert numpy_api(FOR_NUMPY_1_23) == 16
@@ -628,6 +658,37 @@ def test_a_library_that_a_wheel_brings_itself_is_not_the_system_s(cell) -> None:
     assert (outcome, "write libsndfile1 into `apt`" in text) == ("impossible", True)
     own = {"_soundfile_data/libsndfile_x86_64.so": LinkFile(soname="libsndfile.so.1")}
     assert on_debian(cell, replace(alone, files=own)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "pip", "debs", "outcomes"),
+    [
+        ("0.7.0", "torchcodec", (), ["impossible"]),
+        ("0.7.0", "kernels", (), ["warns"]),
+        ("0.7.0", "torchcodec", ("libavutil57", "libavcodec59"), []),
+        ("0.7.0", "torchcodec", ("libavutil57",), ["impossible"]),
+        ("0.7.0", "torchcodec", ("libavutil59", "libavcodec61"), ["unknown"]),
+        ("0.17.0", "torchcodec", (), []),
+    ],
+)
+def test_a_wheel_that_loads_one_of_several_releases_of_a_library_asks_for_any(
+    cell, version, pip, debs, outcomes
+) -> None:
+    """torchcodec 0.7.0 tries four major releases of FFmpeg in Python; 0.16 goes on without any."""
+    names = (("4", "56", "58"), ("5", "57", "59"), ("7", "59", "61"))
+    files = {
+        f"torchcodec/libtorchcodec_core{number}.so": LinkFile(
+            needed=("libtorch.so", f"libavutil.so.{util}", f"libavcodec.so.{codec}", "libc.so.6")
+        )
+        for number, util, codec in names
+    }
+    torch = WheelLinks(name="torch", version="2.8.0", files={"torch/lib/libtorch.so": LinkFile()})
+    one = WheelLinks(name="torchcodec", version=version, files=files)
+    found = on_debian(replace(cell, pip=(pip,)), torch, one, debs=("libc6", "libstdc++6", *debs))
+    assert [outcome for outcome, _ in found] == outcomes
+    assert all(
+        "loads the libraries of FFmpeg" in text and "write ffmpeg into `apt`" in text for _, text in found
+    )
 
 
 def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(tmp_path, monkeypatch) -> None:

@@ -112,6 +112,32 @@ def test_code_for_a_card(beside) -> None:
     assert said(replace(cell, gpus=("RTX3090",)), "package-gpu") == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("framework", "pip", "gpu", "outcome"),
+    [
+        # that of its PyTorch, as each release that was read has; of the default index's build alike
+        ("torch==2.0.1+cu118", "torchvision==0.15.2+cu118", "RTX4090", "warns"),
+        ("torch==2.0.1", "torchvision==0.15.2", "RTX4090", "warns"),
+        ("torch==2.0.1+cu118", "torchaudio==2.0.2+cu118", "RTX4090", "warns"),
+        ("torch==2.0.1+cu118", "torchvision==0.15.2+cu118", "B200", "unknown"),
+        # the default index's build was read, and has it
+        ("torch==2.2.0+cu118", "torchvision==0.17.0+cu118", "RTX3090", ""),
+        ("torch==2.7.1+cu118", "xformers==0.0.31+cu118", "RTX3090", ""),
+        # or has none, and this build was not read
+        ("torch==2.7.1+cu118", "xformers==0.0.31+cu118", "GTX1080Ti", "unknown"),
+        ("torch==2.7.1+cu126", "xformers==0.0.31", "GTX1080Ti", "impossible"),
+        ("torch==2.0.1+cu118", "xformers==0.0.22+cu118", "RTX3090", "unknown"),
+        ("torch==2.0.1+cpu", "torchvision==0.15.2+cpu", "RTX4090", ""),
+    ],
+)
+def test_a_build_of_pytorch_s_own_index_has_code_for_no_card_because_nobody_read_it(
+    beside, framework, pip, gpu, outcome
+) -> None:
+    index = ("https://download.pytorch.org/whl/cu118",) if "+" in framework and "+" in pip else ()
+    cell = beside(framework, pip, python="3.10", base="rootfs:debian/bookworm", gpus=(gpu,), index=index)
+    assert said(cell, "package-gpu")[0] == outcome
+
+
 def test_a_package_that_another_one_wants_is_told_with_who_wants_it(beside) -> None:
     cell = beside("torch==2.10.0", "vllm==0.33.0")
     messages = [f.message for f in check(cell, suggest=False) if f.rule == "package-cuda"]

@@ -101,6 +101,40 @@ def test_a_rootfs_cell() -> None:
     assert lock(outside, cell).epoch == 1_800_000_000
 
 
+def test_the_patch_release_of_debian_s_python_meets_bounds(monkeypatch) -> None:
+    """Debian 12 has Python 3.11.2: a pin that wants 3.11.5 asks for another Python."""
+
+    class Debian12(Outside):
+        said = "requested Python version (>=3.9.2) does not satisfy Python>=3.9.5"
+
+        def resolve(self, *args: Any, **options: Any) -> Any:
+            if isinstance(args[0], str):
+                minimal = dataclasses.replace(lock_deb("python3.9-minimal"), version="3.9.2-6+deb11u2")
+                return dataclasses.replace(super().resolve(*args, **options), debs=(minimal,))
+            self.asked.append(("index", args[0], options))
+            raise NoSolutionError(self.said)
+
+    monkeypatch.setattr("builder.plan.lock.pinning.known_release", lambda *_: "3.9.25")
+    outside = Debian12()
+    with pytest.raises(NoSolutionError) as caught:
+        lock(outside, lock_cell("a"))
+    assert outside.asked[-1][2]["target"].release == "3.9.2"
+    assert caught.value.hint == (
+        'the Python of rootfs:debian/bullseye is 3.9.2: `python: "3.9.25"` takes one that stands alone'
+    )
+    outside.said = "numpy==1 and numpy==2"
+    with pytest.raises(NoSolutionError) as caught:
+        lock(outside, lock_cell("a"))
+    assert caught.value.hint is None
+
+
+def test_the_patch_release_of_a_standalone_python_meets_bounds() -> None:
+    outside = Outside()
+    lock(outside, lock_cell("a", python="3.12"), pythons=Interpreters("3.12.12"))
+    target = outside.asked[1][2]["target"]
+    assert (target.release, target.environment["python_full_version"]) == ("3.12.12", "3.12.12")
+
+
 def test_a_registry_cell() -> None:
     outside = Outside()
     lock(outside, lock_cell("a", base=CUDA, python="3.11"))
