@@ -141,7 +141,7 @@ def names_table(
             continue
         if len(found) > 1:
             homes[name] = [module for module in found[-1].said if "." in module]
-            rows[name] = {**_changes_of(found), "releases": _releases_since(index, name)}
+            rows[name] = _changes_of(found)
         note(f"{name}: {len(found)} releases")
     if silent and len(silent) == len(only or _named()):
         raise silent[0]
@@ -186,23 +186,6 @@ def _renamed_in_2(index: Index, note: Callable[[str], None]) -> dict[str, Any]:
             "new": {},
         }
     raise PackageIndexError("no wheel of tensorflow has its table of renamed names")
-
-
-def _releases_since(index: Index, name: str) -> str:
-    first = Version(_named().get(name, "0"))
-    told = (wheel_name(one.name) for one in index.offers(name) if one.yanked is None)
-    return " ".join(
-        map(
-            str,
-            sorted(
-                {
-                    one.version
-                    for one in told
-                    if one and one.version >= first and not one.version.is_prerelease
-                }
-            ),
-        )
-    )
 
 
 def _minor_releases(index: Index, name: str, note: Callable[[str], None]) -> Iterator[_Release]:

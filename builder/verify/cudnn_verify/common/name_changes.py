@@ -11,6 +11,7 @@ import struct
 from collections import namedtuple
 
 from .distributions import PLAIN_CLASSES, last_word, release_told
+from .release_days import release_rows
 from .tables import read_names, read_patterns, rows_with
 from .toolkit_facts import failing_words
 from .versions import numbers
@@ -136,11 +137,7 @@ def _patch_with(package, since, here):
     an older one, which is here, may be without it.
     """
     first = numbers(since)
-    every = [
-        one
-        for one in read_names().get(package, {}).get("releases", "").split()
-        if numbers(one)[: len(first)] == first
-    ]
+    every = [one for _, one in release_rows(package) if numbers(one)[: len(first)] == first]
     is_older = first and every and numbers(here)[: len(first)] == first and numbers(here) < numbers(every[-1])
     return every[-1] if is_older else since
 
@@ -172,19 +169,6 @@ def _listed_release(facts, package):
     return told or ((apart.versions.get(package) or "").partition("+")[0] if apart else "")
 
 
-def releases_around(package, release):
-    """A clause on the releases before and after one, of those that the index had when the table was read;
-    empty for one that it does not have.
-    """
-    every = read_names().get(package, {}).get("releases", "").split(" ")
-    if not release or release not in every:
-        return ""
-    at = every.index(release)
-    told = ["%s is the release before it" % every[at - 1]] if at else []
-    told += ["%s the one after" % every[at + 1]] if at + 1 < len(every) else []
-    return " (%s)" % ", ".join(told) if told else ""
-
-
 def no_release_told(remedies):
     """The sentence on a name of a module that a line asks for and no source of any release that was read
     gives; None if one may, or if the text names a later release.
@@ -197,8 +181,10 @@ def no_release_told(remedies):
     package, row = rows[0] if len(rows) == 1 else ("", {})
     bits = base64.b64decode(row.get("bound", ""))
     lacked = [part for part in (module + "." + name).split(".") if bits and not _may_hold(bits, part)]
-    later = numbers(release_here(remedies.here, package)) > numbers(row.get("releases", "").split(" ")[-1])
-    if not lacked or later:
+    if not lacked:
+        return None
+    last = numbers(row["read"][1])
+    if numbers(release_here(remedies.here, package))[: len(last)] > last:
         return None
     told = (
         "no release of %s from %s to %s has %s: it is of a later one, of sources that are not released, of "

@@ -17,7 +17,8 @@ from .name_changes import (
     release_here,
     releases_with_name,
 )
-from .release_days import asked_of_time, asker_to_raise, may_move, release_rows, torch_of_time, works_told
+from .release_days import release_rows
+from .release_skew import asked_of_time, asker_to_raise, may_move, torch_of_time, works_told
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words, text_of
 from .versions import dotted, numbers

@@ -14,7 +14,7 @@ from ..common.command_forms import Command
 from ..common.distributions import last_word
 from ..common.framework_builds import FrameworkBuilds, card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
-from ..common.release_days import raised_out, works_words
+from ..common.release_skew import raised_out, works_words
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
 from ..common.toolkit_facts import nvcc_told

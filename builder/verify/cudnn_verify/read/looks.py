@@ -8,7 +8,8 @@ from shlex import quote
 from ..common.asking import apart_told
 from ..common.causes import CAUSES, command_lines
 from ..common.name_changes import plain_release, release_here
-from ..common.release_days import of_time
+from ..common.release_days import releases_around
+from ..common.release_skew import of_time
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
 from .signatures import read_next_checks
@@ -104,7 +105,7 @@ def _look_at_release(package, caller, facts):
     """
     here = release_here(facts, package).partition("+")[0]
     told = "the error comes out of the own code of %s" % " ".join(filter(None, (package, here)))
-    told += ", which %s calls" % caller if caller else ""
+    told += releases_around(package, here) + (", which %s calls" % caller if caller else "")
     if facts.value_raised:
         told += ", which does not find a value: most often one of the program's own data, or of a file that "
         told += "another release wrote"

@@ -10,7 +10,7 @@ from facts_shelf import Shelf
 from packaging.version import Version
 
 from builder.plan.facts.reading import name_rows, release_names
-from builder.verify.cudnn_verify.common import name_changes
+from builder.verify.cudnn_verify.common import name_changes, release_days
 
 
 def row_of(*releases: tuple[str, dict[str, str]], tag: str = "py3-none-any") -> dict:
@@ -93,10 +93,12 @@ def test_what_no_source_gives_is_in_no_release() -> None:
     ],
 )
 def test_the_releases_before_and_after_one(monkeypatch, release, told) -> None:
-    rows = {"transformers": {"releases": "5.12.1 5.13.0 5.13.1"}}
-    monkeypatch.setattr(name_changes, "read_names", lambda: rows)
-    assert name_changes.releases_around("transformers", release) == told
-    assert name_changes.releases_around("unread", release) == ""
+    rows = {"transformers": {"days": "260601 5.12.1 260708 5.13.0 260710 5.13.1"}}
+    release_days.release_rows.cache_clear()
+    monkeypatch.setattr(release_days, "read_days", lambda: rows)
+    assert release_days.releases_around("transformers", release) == told
+    assert release_days.releases_around("unread", release) == ""
+    release_days.release_rows.cache_clear()
 
 
 def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> None:
