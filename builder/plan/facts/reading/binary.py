@@ -28,6 +28,7 @@ from builder.core.elf import (
     reader_of,
 )
 from builder.core.versions import key
+from builder.plan.facts.reading.cython_strings import keeps_in_one
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2
@@ -194,7 +195,6 @@ _RELATIVE = re.compile(rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTA
 _LOAD_ADDRESS, _NEAR = 0x8D, 24
 _BEFORE_IT = re.compile(rb"[\x48-\x4f]\x8d[\x40-\x7f]([\x80-\xff])")
 """``lea`` of an address up to 128 bytes before the one in a register."""
-_WORD_ENDED = re.compile(rb"(?<!\w)(\w++)\0")
 _SHORTEST_TEXT = 4
 _BEFORE = 1500
 """Bytes of code before the message in which its three numbers are put together."""
@@ -258,7 +258,7 @@ class CompiledTexts:
     """
 
     def __init__(self, content: bytes) -> None:
-        self._content = content
+        self._content, self._in_one = content, keeps_in_one(content)
         self._segments: list[Segment] = []
         if elf_machine(reader_of(content)) == ELF_MACHINES["amd64"]:
             with contextlib.suppress(ValueError):
@@ -267,10 +267,11 @@ class CompiledTexts:
 
     def refers(self, text: bytes) -> bool | None:
         """Whether the library has a use for a text that a zero byte ends; None if nobody knows: a compiler
-        puts a short one into the code itself, and a type is named ``module.Name``.
+        puts a short one into the code itself, a type is named ``module.Name``, and Cython may keep all in
+        one.
         """
         content = self._content
-        if not self._segments or len(text) < _SHORTEST_TEXT:
+        if not self._segments or len(text) < _SHORTEST_TEXT or self._in_one:
             return None
         if self._taken is None:
             self._taken = frozenset(_referred(content, self._segments))
@@ -320,18 +321,6 @@ def linked_texts(
         yield path.rpartition("/")[2], CompiledTexts(content) if content is not None else None
         needs = needs_of(content) if content is not None else None
         queue += [named[one] for one in (needs.libraries if needs is not None else ()) if one in named]
-
-
-def names_of_cython(content: bytes) -> frozenset[bytes] | None:
-    """The names that a module which Cython compiled may have; None if nobody knows.
-
-    Cython keeps each name that a module binds as a text of its own, ended by a zero byte, as its own
-    ``__test__`` (``Cython/Compiler/Code.py``, ``StringConst``); a newer one may keep all in one text, or
-    packed. What ends in the name, ``blosc_cbuffer_sizes``, is another one. C, C++ and Rust do otherwise.
-    """
-    if b"\0__test__\0" not in content or b"from-import-*" in content:
-        return None
-    return frozenset(_WORD_ENDED.findall(content))
 
 
 def _stored(code: bytes) -> Iterator[str]:

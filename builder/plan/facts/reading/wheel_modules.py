@@ -24,7 +24,8 @@ from builder.core.module_names import is_of_several, names_of
 from builder.core.module_syntax import names_taken
 from builder.core.module_values import ModuleNames
 from builder.core.versions import canonical, first, minor, requirement, since
-from builder.plan.facts.reading.binary import linked_texts, names_of_cython
+from builder.plan.facts.reading.binary import linked_texts
+from builder.plan.facts.reading.cython_strings import names_of_cython
 from builder.plan.facts.reading.observed import (
     WheelReading,
     bare_debs,
@@ -41,7 +42,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 19
+_READER = 20
 """Counts up when modules are read another way: what was kept before is read again."""
 _UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
