@@ -1021,4 +1021,9 @@ def test_what_compiling_a_package_takes_on_the_system_is_a_line_to_type() -> Non
     )
     assert "build-essential libopenmpi-dev portaudio19-dev`" in line
     assert "gcc-c++ openmpi-devel portaudio-devel`" in line
+    assert "RHEL's repositories have was not read" in line
+    assert "mpi4py: on Fedora `module load mpi/openmpi-$(arch)` first" in line
+    (line,) = native_code.of_compiled(["av==14.0.1", "mysqlclient==2.2.4"])
+    assert "mariadb-connector-c-devel pkgconf-pkg-config`" in line  # pkgconf alone brings no pkg-config
+    assert "FFmpeg 6 with av 13" in line
     assert [*native_code.of_compiled(["fire==0.1"])] == []
