@@ -1,8 +1,8 @@
 """The sources of all tables read again: the differences, and the tables with them.
 
-The releases of frameworks and packages are :mod:`.release_survey`'s. Beside them NVIDIA's wheels and the tags
-of ``nvidia/cuda`` are read: a value stays if no server answers, and the reason is a note. A row that a person
-marked ``kept`` is never changed.
+The releases of frameworks and packages are :mod:`.release_survey`'s. Beside them NVIDIA's wheels, the tags of
+``nvidia/cuda`` and PyTorch's tool for extensions are read: a value stays if no server answers, and the reason
+is a note. A row that a person marked ``kept`` is never changed.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from builder.core.errors import CellError, RtbuildError, UsageError
 from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.versions import key, short
+from builder.plan.facts.reading.extension_cards import differences
 from builder.plan.facts.reading.observed import TAG
 from builder.plan.facts.reading.release_survey import Budget, Survey, survey, table_text
 from builder.plan.facts.reading.row_sources import families
@@ -206,6 +207,8 @@ def read_side_tables(folder: Path, *, index: Index, registry: Registry) -> SideT
             _versions(number, row, offers[row["name"]].wheels, found)
     with _noted(found, IMAGE):
         _tags(tags, registry, found)
+    with _noted(found, "torch"):
+        found.notes += differences(index)
     return found
 
 
