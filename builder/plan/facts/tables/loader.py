@@ -240,7 +240,7 @@ class VendorBuildRow(Row):
     python: str
     glibc: str
     system: str
-    image: str
+    image: str = ""
     pip: tuple[str, ...] = ()
     """What pip installs, one after the other; empty if the image alone has it."""
     requires: tuple[str, ...] = ()
