@@ -75,15 +75,15 @@ class PageWheel:
         """What pip is typed for it beside a cell, or why its page is not known to have a wheel for that."""
         address = page_of(self.row.name, cell)
         if address is None:
-            builds = ", ".join(self.row.cuda)
             return (
-                f"{self.asked.name}: its maker has wheels with CUDA for PyTorch {', '.join(self.row.torch)} "
-                f"and {builds}, and none is known for {', '.join(cell.frameworks)} [{self.row.source}]"
+                f"{self.asked.name}: its maker's pages with CUDA are known for PyTorch "
+                f"{', '.join(self.row.builds)}, and none is known for {', '.join(cell.frameworks)} "
+                f"[{self.row.source}]"
             )
         exact = pinned(self.asked.parsed) or ""
         spec = "" if "+" in exact else str(self.asked.parsed.specifier)
         wanted = (f"{self.row.name}{spec}", *self.row.beside)
-        why = f"the package index's {self.row.name} computes on the CPU alone"
+        why = f"the package index's {self.row.name} computes on the CPU alone (the page itself was not read)"
         return f"then, {why}: {pip_install(wanted, (), (address,))} [{self.row.source}]"
 
 
@@ -96,7 +96,7 @@ def page_of(name: str, cell: Cell) -> str | None:
         return None
     version = (pinned(torch) or "").partition("+")[0]
     build = f"cu{short(cuda, 2).replace('.', '')}"
-    if (row.torch and short(version, 2) not in row.torch) or (row.cuda and build not in row.cuda):
+    if row.builds and f"{short(version, 2)}+{build}" not in row.builds:
         return None
     of_line = f"{short(version, 2)}.0"  # the pages of later patches are the same, by their makers
     return row.page.format(cuda=build, torch=short(version, 2), release=of_line)
@@ -125,7 +125,8 @@ def without_pages(
         if torch is not None and wish.name in rows and rows[wish.name].index == "cpu"
     ]
     for one in taken:
-        oldest, newest = one.row.torch[0], one.row.torch[-1]
+        minors = [build.partition("+")[0] for build in one.row.builds]
+        oldest, newest = min(minors, key=key), max(minors, key=key)
         bound = SpecifierSet(f">={oldest},<{key(newest)[0]}.{key(newest)[1] + 1}")
         for number, wish in enumerate(wishes):
             if wish.name == "torch" and not apart(wish.parsed.specifier, bound):

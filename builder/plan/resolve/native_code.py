@@ -111,10 +111,11 @@ def of_compiled(texts: Iterable[str]) -> Iterator[str]:
         return
     debian = sorted({name for row in rows for name in row.needs or ()})
     others = sorted({name for row in rows for name in row.rpm})
+    mind = "".join(f"; {row.name}: {row.mind}" for row in rows if row.mind)
     yield (
         f"to compile {', '.join(row.name for row in rows)}, on the system: Debian and Ubuntu `sudo apt-get "
-        f"install -y build-essential {' '.join(debian)}`; Fedora, and RHEL with EPEL `sudo dnf install -y "
-        f"gcc-c++ {' '.join(others)}` [{rows[0].source}]"
+        f"install -y build-essential {' '.join(debian)}`; Fedora `sudo dnf install -y gcc-c++ "
+        f"{' '.join(others)}` (which of these RHEL's repositories have was not read){mind} [{rows[0].source}]"
     )
 
 

@@ -38,11 +38,11 @@ def refused_for_vendor(
     ``only_proven``: of frameworks alone whose releases the project's own sources bound.
     """
     for wish in demand.frameworks if not only_proven else [one for one in demand.frameworks if one.proven]:
-        row = next(_fitting(wish, demand), None)
-        if row is None or _has_release(wish, row, demand, available):
+        rows = [*_fitting(wish, demand)]
+        if not rows or _has_release(wish, row := rows[0], demand, available):
             continue
         note(f"looking for what goes with NVIDIA's build of {load().table(wish.name).title} {row.version}")
-        return _refusal(problem, wish, row, demand, _rest(wish, row, demand, index))
+        return _refusal(problem, wish, rows, demand, _rest(wish, row, demand, index))
     return None
 
 
@@ -124,10 +124,12 @@ def _rest(
 def _refusal(
     problem: NothingPossibleError,
     wish: NamedRequirement,
-    row: VendorBuildRow,
+    rows: Sequence[VendorBuildRow],
     demand: Demand,
     rest: NearestDemand | None,
 ) -> NothingPossibleError:
+    """The refusal with the first of the ``rows``, which fit, and the first container among them."""
+    row, image = rows[0], next((one for one in rows if one.image), None)
     title = load().table(wish.name).title
     cards = " and ".join(map(to_type, demand.gpus))
     major = key(row.version)[0]
@@ -148,8 +150,10 @@ def _refusal(
         lines.append(
             f"  Python {row.python}, where the system has another: `uv venv --seed --python {row.python}`"
         )
-    then = f", and in it `{beside}`" if beside else ""
-    lines.append(f"  {'or in' if commands else 'in'} its container: `docker pull {row.image}`{then}")
+    if image is not None:
+        then = f", and in it `{beside}`" if beside else ""
+        which = f"NVIDIA's container of it for CUDA {image.cuda}" if image is not row else "its container"
+        lines.append(f"  {'or in' if commands else 'in'} {which}: `docker pull {image.image}`{then}")
     if rest is not None:
         lines += (f"  {change}" for change in rest.changes)
         by_hand = [text for one in rest.changes if (text := one.by_hand) is not None]

@@ -666,6 +666,7 @@ def open_world(  # noqa: C901 - one recorder after the other
         return SideTables()
 
     patch("builder.plan.facts.reading.rereading.read_side_tables", refreshed)
+    patch("builder.plan.facts.reading.rereading.differences", lambda _index: ())
     patch("builder.plan.facts.reading.rereading.write_whole", world.recorded("write"))
     patch("builder.cli.commands.facts.portable", lambda: "{}")
     patch("builder.cli.commands.facts.write_whole", world.recorded("write"))

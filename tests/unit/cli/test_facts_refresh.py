@@ -16,6 +16,7 @@ from builder.cli.commands import facts as command
 from builder.core import resources
 from builder.core.errors import RegistryError, UsageError
 from builder.core.model import RegistryBase
+from builder.plan.facts.reading import rereading
 from builder.plan.facts.reading.release_survey import load_table, table_text
 from builder.plan.facts.reading.rereading import read_side_tables
 from builder.plan.facts.reading.row_sources import total
@@ -23,6 +24,14 @@ from builder.plan.facts.tables import loader as facts
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def tool(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What differs of PyTorch's tool for extensions, which the shelf's wheels do not have: nothing."""
+    lines: list[str] = []
+    monkeypatch.setattr(rereading, "differences", lambda _index: lines)
+    return lines
 
 
 class Nobody:
@@ -129,6 +138,17 @@ def test_verify_takes_no_wheel_from_the_cache(folder, capsys) -> None:
 def test_what_could_not_be_read_is_not_verified(folder, shelf, options) -> None:
     assert run(folder, newer(), Nobody(), only=["torch"]) == 0
     assert run(folder, shelf, Nobody(), only=["torch"], verify=True, **options) == 1
+
+
+def test_a_tool_for_extensions_that_differs_from_its_table_is_told_and_not_verified(
+    folder, tool, capsys
+) -> None:
+    assert run(folder, newer(), Nobody(), only=["torch"]) == 0
+    tool.append("the tool for extensions of torch 1.2.0 refuses no card")
+    assert run(folder, newer(), Nobody(), only=["torch"], verify=True) == 1
+    assert "torch 1.2.0 refuses no card" in "".join(capsys.readouterr())
+    assert run(folder, newer(), Nobody(), only=["torch"], check_=True) == 0  # a person has to mend the table
+    assert "torch 1.2.0 refuses no card" in "".join(capsys.readouterr())
 
 
 def test_a_new_release_is_no_fault_of_a_row(folder) -> None:

@@ -1,8 +1,8 @@
 """The sources of all tables read again: the differences, and the tables with them.
 
-The releases of frameworks and packages are :mod:`.release_survey`'s. Beside them NVIDIA's wheels and the tags
-of ``nvidia/cuda`` are read: a value stays if no server answers, and the reason is a note. A row that a person
-marked ``kept`` is never changed.
+The releases of frameworks and packages are :mod:`.release_survey`'s. Beside them NVIDIA's wheels, the tags of
+``nvidia/cuda`` and PyTorch's tool for extensions are read: a value stays if no server answers, and the reason
+is a note. A row that a person marked ``kept`` is never changed.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from builder.core.errors import CellError, RtbuildError, UsageError
 from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.versions import key, short
+from builder.plan.facts.reading.extension_cards import differences
 from builder.plan.facts.reading.observed import TAG
 from builder.plan.facts.reading.release_survey import Budget, Survey, survey, table_text
 from builder.plan.facts.reading.row_sources import families
@@ -164,7 +165,8 @@ def reread(
     """Read the sources of the tables in ``folder``; nothing is written.
 
     ``only`` these frameworks' releases; ``again`` also those that are on record; ``verify`` every wheel on
-    record, none from the cache, and no other source. Raises UsageError if no table is of that name.
+    record, none from the cache, and of other sources PyTorch's tool for extensions alone. Raises UsageError
+    if no table is of that name.
     """
     names = sorted({family.name for family in families(folder)})
     for name in only:
@@ -177,13 +179,15 @@ def reread(
         read = survey(folder, index, only=only, again=again or verify, budget=budget, say=say, cache=cache)
     if verify:  # what is on record is asked about, not what is new
         read.changes = [change for change in read.changes if not change.endswith(": is new")]
-    found = SideTables() if verify else read_side_tables(folder, index=index, registry=registry)
+        found = SideTables(notes=[*differences(index)] if not only or "torch" in only else [])
+    else:
+        found = read_side_tables(folder, index=index, registry=registry)
     date = datetime.now(UTC).date().isoformat()
     changed = {
         name: apply((folder / name).read_text("utf-8"), [c for c in found.changes if c.file == name], date)
         for name in sorted({change.file for change in found.changes})
     }
-    differs = bool(changed or read.changes or (verify and (read.left or read.notes)))
+    differs = bool(changed or read.changes or (verify and (read.left or read.notes or found.notes)))
     return Reread(folder=folder, found=found, read=read, changed=changed, differs=differs)
 
 
@@ -206,6 +210,8 @@ def read_side_tables(folder: Path, *, index: Index, registry: Registry) -> SideT
             _versions(number, row, offers[row["name"]].wheels, found)
     with _noted(found, IMAGE):
         _tags(tags, registry, found)
+    with _noted(found, "torch"):
+        found.notes += differences(index)
     return found
 
 

@@ -240,7 +240,7 @@ class VendorBuildRow(Row):
     python: str
     glibc: str
     system: str
-    image: str
+    image: str = ""
     pip: tuple[str, ...] = ()
     """What pip installs, one after the other; empty if the image alone has it."""
     requires: tuple[str, ...] = ()
@@ -330,7 +330,9 @@ class BuildRow(Row):
     needs: tuple[str, ...] | None = None
     """Debian packages, beside a compiler and Python's headers; None if nobody read them."""
     rpm: tuple[str, ...] = ()
-    """The same of Fedora and RHEL."""
+    """The same of Fedora."""
+    mind: str = ""
+    """What its own page says beside these names; empty if nobody read anything that a system may lack."""
     against: str = ""
     """The framework that the build imports, and its own requirements do not name."""
     versions: SpecifierSet | None = None
@@ -353,8 +355,7 @@ class WheelPageRow(Row):
     name: str
     page: str
     index: Literal["cpu", "sources"]
-    torch: tuple[str, ...] = ()
-    cuda: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
 

@@ -42,9 +42,17 @@ def test_a_package_whose_wheel_on_an_index_is_for_the_cpu_lies_on_its_makers_pag
     assert str(frameworks[0].parsed.specifier) == "<2.5,>=2.1"
     (best, *_) = search(demanded("torch==2.4.1", gpus=("H100",)), enough=1).possible
     line = dgl.line(best.cell)
-    assert "pip install dgl 'torchdata<0.10' pydantic pyyaml -f https://data.dgl.ai/wheels/torch-2.4/" in line
+    assert "pip install dgl 'torchdata<0.10' pandas pydantic pyyaml -f https://data.dgl.ai/wheels/" in line
+    assert "/torch-2.4/cu121/repo.html" in line
+    assert "(the page itself was not read)" in line
     (newer, *_) = search(demanded("torch==2.8.0", gpus=("H100",)), enough=1).possible
     assert "none is known for torch==2.8.0" in dgl.line(newer.cell)
+    assert "2.4+cu124" in dgl.row.builds
+    assert "2.3+cu124" not in dgl.row.builds  # no source names that page
+    assert cuda_variants.page_of("mmcv", newer.cell) is None  # of sources alone beside it
+    assert cuda_variants.page_of("mmcv", best.cell) == (
+        "https://download.openmmlab.com/mmcv/dist/cu121/torch2.4/index.html"
+    )
     pages = list(cuda_variants.pages_of(["torch-scatter==2.1", "git+https://x/y", "numpy"], newer.cell))
     assert pages == ["https://data.pyg.org/whl/torch-2.8.0+cu128.html"]
     pinned = demanded("torch==1.12.1", "dgl")

@@ -971,13 +971,20 @@ def test_a_release_that_the_sources_do_not_run_with_is_no_way_and_nvidias_build_
     assert "&& pip install 'numpy<1.19.0,>=1.16.0' opencv-python" in by_pip
     assert "tensorflow==2" not in caught.value.message
     assert any("without nothing (" in line for line in rest)
+    assert any("NVIDIA's container of it for CUDA 12.0: `docker pull nvcr.io" in line for line in rest)
+    assert any("tensorflow:23.01-tf1-py3`" in line for line in rest)
+    # its wheel's page does not name Hopper: the container alone
+    with pytest.raises(NothingPossibleError) as caught:
+        called(command.resolve, [], requirement_file=[tmp_path], gpu=["H100"], driver=["535.183.01"])
+    assert "in its container: `docker pull nvcr.io/nvidia/tensorflow:23.01-tf1-py3`" in caught.value.message
+    assert "nvidia-pyindex" not in caught.value.message
     # not for a card that its CUDA does not know, nor on a driver that is older than its CUDA asks for
     for card, driver in (("RTX 5090", "575.64.03"), ("RTX 3090", "460.32.03")):
         with pytest.raises(NothingPossibleError) as caught:
             called(command.resolve, [], requirement_file=[tmp_path], gpu=[card], driver=[driver])
         told = caught.value.message
         assert ("22.12-tf1-py3" in told) is (driver == "460.32.03")
-        assert "23.02-tf1-py3" not in told
+        assert "23.01-tf1-py3" not in told
         assert "tensorflow==2" not in told
 
 
@@ -1021,4 +1028,9 @@ def test_what_compiling_a_package_takes_on_the_system_is_a_line_to_type() -> Non
     )
     assert "build-essential libopenmpi-dev portaudio19-dev`" in line
     assert "gcc-c++ openmpi-devel portaudio-devel`" in line
+    assert "RHEL's repositories have was not read" in line
+    assert "mpi4py: on Fedora `module load mpi/openmpi-$(arch)` first" in line
+    (line,) = native_code.of_compiled(["av==14.0.1", "mysqlclient==2.2.4"])
+    assert "mariadb-connector-c-devel pkgconf-pkg-config`" in line  # pkgconf alone brings no pkg-config
+    assert "FFmpeg 6 with av 13" in line
     assert [*native_code.of_compiled(["fire==0.1"])] == []
