@@ -16,8 +16,9 @@ from typing import Any
 from packaging.version import Version
 
 from builder.core import resources
-from builder.core.errors import PackageIndexError
+from builder.core.errors import CellError, PackageIndexError
 from builder.core.import_set import ImportSet, WheelFiles
+from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.reading.name_rows import name_siblings, told_once, within
@@ -315,11 +316,18 @@ def _read_of(versions: Iterable[Version]) -> dict[Version, str]:
 
 
 def _fetched_sources(index: Index, wheel: Wheel, note: Callable[[str], None]) -> WheelSources | None:
-    """A wheel with the seconds of one proof of its own, all of whose sources are here."""
-    sources = opener(index, resources.cache(), note)(wheel)
-    if sources is not None:
-        next(sources.every(), None)
-    return sources
+    """A wheel with the seconds of one proof of its own, all of whose sources are here; None, and a line that
+    tells why, for one that cannot be read.
+    """
+    try:
+        with item(f"{wheel.name} {wheel.version}"):
+            sources = opener(index, resources.cache(), note)(wheel)
+            if sources is not None:
+                next(sources.every(), None)
+            return sources
+    except CellError as problem:
+        note(problem.message)
+        return None
 
 
 def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None:
