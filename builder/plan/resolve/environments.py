@@ -382,6 +382,14 @@ def from_conda(path: Path) -> Wishes:
     return in_wheels(packages, pip, path, text)
 
 
+def is_conda(text: str) -> bool:
+    """Whether YAML has the keys of an environment of conda's: a list of dependencies beside channels, or
+    beside a name. Settings of continuous integration, of services and of documentation have not.
+    """
+    keys = {*re.findall(r"(?m)^(\w+)\s*:", text)}
+    return "dependencies" in keys and bool(keys & {"channels", "name", "prefix"})
+
+
 def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
     """Packages, and pip's requirements, out of ``environment.yml``, ``conda-lock.yml`` (for linux-64) or
     ``conda list --export|--explicit``.

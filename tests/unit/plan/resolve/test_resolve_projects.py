@@ -477,14 +477,19 @@ def test_what_a_project_compiles_itself_is_remembered_with_what_it_says_of_it(tm
 @pytest.mark.parametrize(
     ("lines", "outputs", "taken", "told"),
     [
-        (["from transformers import Trainer"], [], ["torch"], "import of transformers"),
+        (
+            ["from transformers import Trainer"],
+            [],
+            ["torch", "transformers", "accelerate"],
+            "import of transformers",
+        ),
         (
             ["from transformers import TFAutoModel"],
             [],
-            ["tensorflow", "transformers<5"],
+            ["tensorflow", "transformers"],
             "import of transformers",
         ),
-        (["import torchvision", "import jax"], [], ["jax"], "import of jax"),
+        (["import torchvision", "import jax"], [], ["jax", "torchvision"], "import of jax"),
         (
             ["import keras", "keras.__version__"],
             [{"data": {"text/plain": ["'2.0.8'"]}}],
@@ -509,6 +514,36 @@ def test_a_notebook_that_installs_no_framework_has_that_of_its_imports(
     found = from_file(path)
     assert [str(wish) for wish in found.wishes] == taken
     assert any(told in note for note in found.notes)
+
+
+def test_settings_of_other_tools_are_no_environment_and_notebooks_tell_by_their_imports(tmp_path) -> None:
+    for name, text in {
+        "azure-pipelines.yml": "jobs:\n- job: 'a'\n  steps:\n    # Install nbformat\n  - script: x\n",
+        ".travis.yml": "language: python\ninstall:\n- pip install torch==0.4\n",
+        "docker-compose.yml": "services:\n  web:\n    image: x\n",
+        "chart.yaml": "dependencies:\n- name: redis\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match="has no requirements"):
+        from_file(tmp_path)
+    (tmp_path / "lessons").mkdir()
+    (tmp_path / "lessons" / "1.ipynb").write_text(
+        as_notebook("%matplotlib inline\nfrom fastai.text import *")
+    )
+    (tmp_path / "lessons" / "2.ipynb").write_text(as_notebook("import pandas"))
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["torch", "fastai", "pandas"]
+    assert not any(".yml" in note or ".yaml" in note for note in found.notes)
+    (tmp_path / "gpu.yaml").write_text("name: x\nchannels: [pytorch]\ndependencies:\n- pytorch=1.12.1\n")
+    assert "torch==1.12.1" in str(from_file(tmp_path).wishes[0])
+
+
+def test_a_side_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==1.12.1\n")
+    (tmp_path / "requirements-gpu.txt").write_text("=== not a requirement ===\n")
+    (tmp_path / "environment-gpu.yml").write_text("name: x\ndependencies: ['# nothing']\n")
+    (tmp_path / "environment.yml").write_text("name: x\ndependencies: [tensorflow=2.4.1=mkl_py39]\n")
+    assert [str(wish) for wish in from_file(tmp_path).wishes] == ["torch==1.12.1"]
 
 
 def test_the_framework_that_requirements_leave_out_is_taken_of_the_readme(tmp_path: Path) -> None:
