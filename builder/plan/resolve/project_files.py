@@ -38,7 +38,7 @@ from builder.plan.resolve.environments import (
     is_dockerfile,
 )
 from builder.plan.resolve.evidence import add_told
-from builder.plan.resolve.native_code import note_removed
+from builder.plan.resolve.native_code import note_builds, note_removed
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -153,6 +153,7 @@ def _from_folder(folder: Path) -> Wishes:
     _from_its_own_folders(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
+    note_builds(sources_below(folder, ("", ".sh", ".mk", ".cmake", ".txt", ".py")), found)
     note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
     for message in empty:
         found.notes.append(message)

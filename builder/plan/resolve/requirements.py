@@ -210,8 +210,9 @@ class Wishes:
     told: dict[str, NamedRequirement] = field(default_factory=dict)
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
-    """What a project says of its own compilation: ``architectures``, ``nvcc``, or what compiles CUDA code as
-    programs ``run`` or at their ``install``; the value, and its place."""
+    """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
+    programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: numbers of
+    sm_), or ``perhaps``; the value, and its place."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.

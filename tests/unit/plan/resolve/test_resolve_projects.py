@@ -474,6 +474,31 @@ def test_what_a_project_compiles_itself_is_remembered_with_what_it_says_of_it(tm
     ]
 
 
+def test_scripts_and_makefiles_of_a_project_that_run_nvcc_are_remembered(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    for name, text in {
+        "ops/op_compile.sh": "#/bin/bash\n/usr/local/cuda-8.0/bin/nvcc op_g.cu -o op_g.cu.o -c -O2\n",
+        "lib/Makefile": "all:\n\tcd nms; python setup.py build_ext --inplace\n",
+        "lib/nms/setup.py": "ext = Extension('gpu_nms', ['k.cu'], args={'nvcc': ['-arch=sm_35', '-c']})\n",
+        "setup.sh": "pip install git+https://github.com/x/y.git\n",
+        "train.sh": "# nvcc is not asked for\npython train.py\n",
+        "cpu/setup.py": "from setuptools import setup\nsetup(name='cpu')\n",
+        "README": "nvcc\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = from_file(tmp_path)
+    assert sorted(found.compiling) == [
+        ("perhaps", "", str(tmp_path / "setup.sh")),
+        ("script", "", str(tmp_path / "ops/op_compile.sh")),
+        ("script", "35", str(tmp_path / "lib/nms/setup.py")),
+    ]
+    sure, unread = native_code.installed_by_nvcc(found)
+    assert sure == [str(tmp_path / "lib/nms/setup.py"), str(tmp_path / "ops/op_compile.sh")]
+    assert unread == [str(tmp_path / "setup.sh")]
+    assert not native_code.compiling(found)  # whose PyTorch need not know the card in its tool
+
+
 @pytest.mark.parametrize(
     ("lines", "outputs", "taken", "told"),
     [
