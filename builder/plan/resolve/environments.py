@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -557,6 +557,7 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
     wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])
     for wish in found:
         wishes.add(wish, str(path))
+    wishes.wishes = [replace(wish, of_conda=True) for wish in wishes.wishes]
     lines = text.splitlines()
     for line in map(str.strip, pip):
         number = next((number for number, raw in enumerate(lines, 1) if line in raw), None)

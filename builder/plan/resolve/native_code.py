@@ -225,15 +225,16 @@ def _of_scripts(
         return
     more = f" and {len(scripts) - 4} more" if len(scripts) > 4 else ""
     yield (
-        f"{', '.join(place for _, place in scripts[:4])}{more}: the project compiles CUDA code of its own, by "
-        f"nvcc of {cuda}, which no wheel brings and -base and -runtime images lack{compiler}"
+        f"{', '.join(place for _, place in scripts[:4])}{more}: the project compiles CUDA code of its own, "
+        f"by nvcc of {cuda}, which no wheel brings and -base and -runtime images lack{compiler}"
     )
     put = " and ".join(sorted(f"sm_{one.partition('+')[0].replace('.', '')}" for one in known))
     for value, place in scripts:
         named = " ".join(f"{one[:-1]}.{one[-1]}" for one in value.split())
         if named and cards and not _compiled_for(named, cards):
             asks = ", ".join(f"sm_{one}" for one in value.split())
-            yield f"{place}: compiles for {asks}, and {cards[0].name} has {cards[0].capability}: put {put} there"
+            has = f"{cards[0].name} has {cards[0].capability}"
+            yield f"{place}: compiles for {asks}, and {has}: put {put} there"
 
 
 _GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))

@@ -133,6 +133,8 @@ class NamedRequirement:
     """The bounds that the project's own sources set by the names that they take."""
     told: SpecifierSet = field(default_factory=SpecifierSet)
     """The bounds that only a Dockerfile or a README sets: they tell of their author's machine."""
+    of_conda: bool = False
+    """Whether it stands for a package of conda's: ``opencv-python-headless`` for ``opencv``."""
 
     @property
     def name(self) -> str:
@@ -211,8 +213,8 @@ class Wishes:
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
-    programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: numbers of
-    sm_), or ``perhaps``; the value, and its place."""
+    programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
+    numbers), or ``perhaps``; the value, and its place."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
