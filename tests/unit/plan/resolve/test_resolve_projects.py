@@ -795,3 +795,20 @@ def test_a_tensorflow_that_reads_data_beside_jax_leaves_it_the_card(tmp_path, so
     demand = with_data_on_cpu(Demand(frameworks=frameworks, companions=companions), asked)
     assert ("tensorflow" in {wish.name for wish in demand.frameworks}) is not cpu
     assert ("tensorflow-cpu" in {wish.name for wish in demand.companions}) is cpu
+
+
+def test_a_list_that_names_its_project_means_the_folder_that_pip_installs(tmp_path, monkeypatch) -> None:
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "requirements.txt").write_text("-e .\ntorch==2.4.1\n")
+    monkeypatch.chdir(tmp_path)
+    asked = from_file(Path("requirements/requirements.txt"))
+    assert (asked.itself, asked.by_hand, asked.sources) == (None, [], [])  # nothing there is installed
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch==2.4.1"]\n')
+    for file in (Path("requirements/requirements.txt"), Path()):
+        asked = from_file(file)
+        assert (asked.itself, asked.by_hand, asked.sources) == (".", [], [])
+    (tmp_path / "requirements.txt").write_text("-e .\n-e ./mine\ntorch==2.4.1\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "setup.py").write_text("")
+    asked = from_file(Path("requirements.txt"))
+    assert (asked.itself, asked.by_hand) == (".", ["./mine"])

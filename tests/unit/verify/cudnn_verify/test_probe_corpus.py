@@ -2063,7 +2063,7 @@ CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9
                 "Driver Version: 550.54.14"
             ),
             ["toolkit-library-missing"],
-            ["conda install -c conda-forge cudatoolkit=11.8 cudnn=8"],  # its extra came with 2.14
+            ["conda install -c conda-forge cudatoolkit=11.8 cudnn=8", "rtbuild up"],  # its extra came later
         ),
         (PTXAS_90, ["kernel-compiler-too-old", "framework-arch-missing"], None),
         (PTXAS_90 + "\ntensorflow", ["framework-arch-missing"], None),
