@@ -313,11 +313,16 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
     """What pip installs after the first cell's line, and how to have its Python."""
     cell = found.proposals[0].cell
     left = [change.by_hand for change in found.changes if change.by_hand is not None]
-    if by_hand := [*left, *found.asked.by_hand]:
-        tools = sorted({"setuptools", "wheel"} - names_of(cell.pip))
+    itself, by_hand = found.asked.itself, [*left, *found.asked.by_hand]
+    compiled = itself is not None and any(here for _, _, here in found.asked.sources)
+    if by_hand or itself:
+        tools = sorted({"setuptools", "wheel"} - names_of(cell.pip)) if by_hand or compiled else []
         lines = [pip_install(tools, ())] if tools else []
         pages = list(dict.fromkeys((*pages_of(left, cell), *pages)))
-        lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
+        if by_hand:
+            lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
+        if itself:
+            lines.append(pip_install((*["--no-build-isolation"] * compiled, "--no-deps", itself), ()))
         command = " && ".join(lines)
         yield AnswerLine(kind="by-hand", text=f"  then, by hand: {command}", command=command)
         after_torch = {row.name for row in load().builds if row.against}

@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +382,14 @@ def from_conda(path: Path) -> Wishes:
     return in_wheels(packages, pip, path, text)
 
 
+def is_conda(text: str) -> bool:
+    """Whether YAML has the keys of an environment of conda's: a list of dependencies beside channels, or
+    beside a name. Settings of continuous integration, of services and of documentation have not.
+    """
+    keys = {*re.findall(r"(?m)^(\w+)\s*:", text)}
+    return "dependencies" in keys and bool(keys & {"channels", "name", "prefix"})
+
+
 def read_conda(text: str) -> tuple[list[CondaPackage], list[str]]:
     """Packages, and pip's requirements, out of ``environment.yml``, ``conda-lock.yml`` (for linux-64) or
     ``conda list --export|--explicit``.
@@ -549,6 +557,7 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, 
     wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])
     for wish in found:
         wishes.add(wish, str(path))
+    wishes.wishes = [replace(wish, of_conda=True) for wish in wishes.wishes]
     lines = text.splitlines()
     for line in map(str.strip, pip):
         number = next((number for number, raw in enumerate(lines, 1) if line in raw), None)

@@ -76,9 +76,70 @@ def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], 
                 first, _, rest = chain.partition(".")
                 if first in known:
                     names.append(f"{known[first]}.{rest}")
+            names += _lone_calls(line, known)
         if certain:
             found += (UsedName(name=name, place=place(number)) for name in names)
     return found, modules
+
+
+_LONE = {"yaml.load": "pyyaml<6", "yaml.load_all": "pyyaml<6"}
+"""Functions that took one argument alone up to a release: PyYAML 6.0 made Loader a required one,
+https://github.com/yaml/pyyaml/blob/main/CHANGES (6.0, 2021-10-13).
+"""
+_ALONE = " with one argument"
+
+
+def _lone_calls(line: str, known: Mapping[str, str]) -> Iterator[str]:
+    """The functions of :data:`_LONE` that a line calls with one argument, by their whole names."""
+    for call in re.finditer(r"(?<![\w.])([A-Za-z_]\w*)((?:\.\w+)*) ?\(", line):
+        whole = known.get(call[1], "") + call[2]
+        if whole not in _LONE:
+            continue
+        depth, more = 1, False
+        for letter in line[call.end() :]:
+            depth += (letter in "([{") - (letter in ")]}")
+            more = more or (depth == 1 and letter in ",*")
+            if depth == 0:
+                break
+        if depth == 0 and not more:
+            yield whole + _ALONE
+
+
+_WINDOWS = {
+    f"cv2.{name}"
+    for name in (
+        "createTrackbar", "destroyAllWindows", "destroyWindow", "getTrackbarPos", "imshow", "namedWindow",
+        "selectROI", "selectROIs", "setMouseCallback", "startWindowThread", "waitKey", "waitKeyEx",
+    )
+}  # fmt: skip
+"""What OpenCV without windows, its distributions named headless, raises on:
+https://docs.opencv.org/4.x/d7/dfc/group__highgui.html, https://github.com/opencv/opencv-python#installation-and-usage
+"""
+_HEADLESS = "-headless"
+
+
+def _keep_windows(use: UsedName, found: Wishes) -> None:
+    """Take OpenCV with windows where a source opens one: in the place of headless where conda's package,
+    which has them, is meant, or where both are asked for. One that pip's own list names stays, with a note.
+    """
+    whole = {wish.name for wish in found.wishes if wish.name in _OPENCV}
+    told, kept = f"{use.place} uses {use.name}, which opens windows", list[NamedRequirement]()
+    for wish in found.wishes:
+        plain = wish.name.removesuffix(_HEADLESS)
+        if plain == wish.name or plain not in _OPENCV:
+            kept.append(wish)
+        elif whole:
+            found.notes.append(f"{wish} ({wish.place}): left out: {told}; {', '.join(sorted(whole))} stays")
+        elif wish.of_conda:
+            kept.append(wish.named(plain))
+            found.notes.append(f"{plain}: {told}: with them, not {wish.name}")
+        else:
+            kept.append(wish)
+            found.notes.append(f"{wish} ({wish.place}) stays: but {told}, and it has none: {plain} has")
+    found.wishes = kept
+
+
+_OPENCV = {"opencv-python", "opencv-contrib-python"}
 
 
 def _certain_lines(text: str) -> Iterator[tuple[int, str, bool]]:
@@ -121,13 +182,16 @@ def bound_by_sources(
 
     ``sources``: the name of each, its text, and the place of its lines. ``own``: modules of the project.
     """
-    spans, modules_of = name_spans(), {row.module for row in load().registry}
+    spans = {**name_spans(), **_lone_spans()}
+    modules_of = {row.module for row in load().registry}
     uses: dict[str, dict[str, tuple[NameSpan, UsedName]]] = {}
     importing, concerned = Counter[str](), dict[str, set[str]]()
     minors: dict[int, UsedName] = {}
+    window: UsedName | None = None
     for file, text, place in sources:
         names, modules = used_names(text, place)
         names = [use for use in names if use.name.partition(".")[0] not in own]
+        window = window or next((use for use in names if use.name in _WINDOWS), None)
         importing.update({module.partition(".")[0] for module in modules})
         for use in names:
             if (root := use.name.partition(".")[0]) in modules_of:
@@ -146,8 +210,18 @@ def bound_by_sources(
         # a script for the data of another framework says nothing of the rest
         of_few = load().is_framework(package) and 3 * len(concerned.get(package, ())) < importing[root]
         _bound_package(package, those, found, upward=not of_few)
+    if window is not None:
+        _keep_windows(window, found)
     if minors:
         _bound_python(min(minors), minors[min(minors)], found)
+
+
+def _lone_spans() -> dict[str, NameSpan]:
+    """What calls with one argument say of their packages' releases."""
+    return {
+        f"{name}{_ALONE}": NameSpan(package=parsed.name, until=next(iter(parsed.specifier)).version)
+        for name, parsed in ((name, Requirement(bound)) for name, bound in _LONE.items())
+    }
 
 
 def _without_minor(name: str) -> int | None:

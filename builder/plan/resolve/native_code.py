@@ -38,7 +38,40 @@ def installed_by_nvcc(asked: Wishes) -> tuple[list[str], list[str]]:
     """What nvcc compiles of a project and of what is installed from source, and of what nobody read that."""
     here = [text for text, _, is_here in asked.sources if is_here]
     unread = dict.fromkeys(text for text, _, is_here in asked.sources if not is_here)
-    return [*dict.fromkeys((*here, *compiling(asked)))], [*unread]
+    unread |= dict.fromkeys(place for kind, _, place in asked.compiling if kind == "perhaps")
+    by_script = sorted(place for kind, _, place in asked.compiling if kind == "script")
+    return [*dict.fromkeys((*here, *compiling(asked), *by_script))], [*unread]
+
+
+_BUILDS = re.compile(r"(?i)setup\.py|(?:.*\.)?makefile|CMakeLists\.txt|.*\.(?:sh|mk|cmake)|configure")
+"""Names of files that compile."""
+_BY_NVCC = re.compile(
+    r"\bnvcc\b|\b\w+\.cu\b|\bCUDAExtension\b|\bcuda_add_\w+|\bfind_package\(CUDA|\bLANGUAGES\b.*\bCUDA\b"
+)
+"""What runs nvcc: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/,
+https://cmake.org/cmake/help/latest/module/FindCUDA.html
+"""
+_BY_SETUP = re.compile(
+    r"\bpython[\d.]*\s+\S*setup\.py\s+(?:install|develop|build)|\bpip\d?\s+install\s+[^#\n]*git\+"
+)
+
+
+def note_builds(files: Iterable[Path], found: Wishes) -> None:
+    """Remember a project's own scripts and makefiles that run nvcc, those that compile what is not here, and
+    the architectures that they name; setup.py by PyTorch's tool is known before.
+    """
+    known = {place for _, _, place in found.compiling}
+    for path in files:
+        if not _BUILDS.fullmatch(path.name) or str(path) in known:
+            continue
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = re.sub(r"(?m)^\s*#.*$", "", read_text(path))
+            if _BY_NVCC.search(text):
+                arches = re.findall(r"-arch[= ]\s*(?:sm|compute)_(\d{2,3})|\bcode=sm_(\d{2,3})", text)
+                listed = sorted({one or other for one, other in arches}, key=int)
+                found.compiling.append(("script", " ".join(listed), str(path)))
+            elif path.suffix == ".sh" and _BY_SETUP.search(text):
+                found.compiling.append(("perhaps", "", str(path)))
 
 
 def note_removed(sources: Iterable[Path], found: Wishes) -> None:
@@ -167,8 +200,10 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
             f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
             f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
         )
+    image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
+    yield from _of_scripts(asked, f"CUDA {short(cuda, 2)}", host + image, cards, known)
     for kind, value, place in asked.compiling:
-        if kind in {"run", "install"}:
+        if kind in {"run", "install", "script", "perhaps"}:
             continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:
@@ -180,6 +215,27 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
                 f"{place}: nvcc of CUDA {value} beside a PyTorch for CUDA {cuda}: take that of CUDA "
                 f"{short(cuda, 2)}, nvidia/label/cuda-{row.cuda if row is not None else cuda}"
             )
+
+
+def _of_scripts(
+    asked: Wishes, cuda: str, compiler: str, cards: Sequence[GpuRow], known: Iterable[str]
+) -> Iterator[str]:
+    """What a project's own scripts and makefiles take that run nvcc, and which name no card of these."""
+    scripts = [(value, place) for kind, value, place in asked.compiling if kind == "script"]
+    if not scripts:
+        return
+    more = f" and {len(scripts) - 4} more" if len(scripts) > 4 else ""
+    yield (
+        f"{', '.join(place for _, place in scripts[:4])}{more}: the project compiles CUDA code of its own, "
+        f"by nvcc of {cuda}, which no wheel brings and -base and -runtime images lack{compiler}"
+    )
+    put = " and ".join(sorted(f"sm_{one.partition('+')[0].replace('.', '')}" for one in known))
+    for value, place in scripts:
+        named = " ".join(f"{one[:-1]}.{one[-1]}" for one in value.split())
+        if named and cards and not _compiled_for(named, cards):
+            asks = ", ".join(f"sm_{one}" for one in value.split())
+            has = f"{cards[0].name} has {cards[0].capability}"
+            yield f"{place}: compiles for {asks}, and {has}: put {put} there"
 
 
 _GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))

@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import MalformedError, parse_json, parse_toml, shown
-from builder.core.errors import UsageError
+from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, canonical, holds, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import (
@@ -34,10 +34,11 @@ from builder.plan.resolve.environments import (
     conda_package,
     from_conda,
     from_dockerfile,
+    is_conda,
     is_dockerfile,
 )
 from builder.plan.resolve.evidence import add_told
-from builder.plan.resolve.native_code import note_removed
+from builder.plan.resolve.native_code import note_builds, note_removed
 from builder.plan.resolve.requirements import (
     LONGEST,
     Wishes,
@@ -121,21 +122,19 @@ def _from_folder(folder: Path) -> Wishes:
     others = sorted(
         one.name
         for one in folder.iterdir()
-        if one.is_file() and one.name not in there and _by_its_name(one.name) not in (None, from_readme)
+        if one.is_file() and one.name not in there and _by_its_name(one) not in (None, from_readme)
     )
     below = _requirements_below(folder)
     if len(below) == 1 and not {*read} & {*_EITHER[0]}:
-        with contextlib.suppress(UsageError):  # it stands among those left aside
+        with contextlib.suppress(UsageError, CellError):  # it stands among those left aside
             of_file = _reader(below[0])(below[0])
             found.take_over(of_file)
             read.append(str(below.pop().relative_to(folder)))
-    lists = lists_in(folder, (*sorted(again), *(name for name in others if _by_its_name(name))))
+    lists = lists_in(folder, (*sorted(again), *(name for name in others if _by_its_name(folder / name))))
     others += [str(one.relative_to(folder)) for one in below]
     if not there and len(others) == 1:
         return from_file(folder / others[0])
-    read += (
-        taken := take_aside(lists, lambda path: (_by_its_name(path.name) or from_requirements)(path), found)
-    )
+    read += (taken := take_aside(lists, lambda path: (_by_its_name(path) or from_requirements)(path), found))
     again, others = again - {*taken}, [name for name in others if name not in taken]
     bare = not found.wishes or not [name for name in read if not _TELLS_OF_AN_IMAGE.search(name)]
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
@@ -154,6 +153,7 @@ def _from_folder(folder: Path) -> Wishes:
     _from_its_own_folders(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
+    note_builds(sources_below(folder, ("", ".sh", ".mk", ".cmake", ".txt", ".py")), found)
     note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
     for message in empty:
         found.notes.append(message)
@@ -190,7 +190,9 @@ def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -
             if is_image:
                 of_file.wishes = [wish.as_told() for wish in of_file.wishes]
             found.take_over(of_file)
-        except UsageError as problem:
+        except (UsageError, CellError) as problem:
+            if isinstance(problem, CellError) and len({*there} - again) == 1:
+                raise  # nothing else tells of the project
             again.add(name)
             empty.append(problem.message)
     return empty
@@ -254,11 +256,23 @@ def _is_of_a_framework(name: str) -> bool:
     return load().is_framework(name) or name in {"torchvision", "torchaudio"}
 
 
-def _by_its_name(name: str) -> Callable[[Path], Wishes] | None:
-    """What reads a file of that name, if the name alone says that it has requirements."""
-    named = next((kind.read for kind in _KINDS if re.fullmatch(kind.names, name)), None)
-    plain = re.fullmatch(r"(?i).*require.*\.(?:txt|in)", name)
+def _by_its_name(path: Path) -> Callable[[Path], Wishes] | None:
+    """What reads a file beside others, if its name says that it has requirements; of YAML, which the settings
+    of other tools are in, too, the content has to say it, unless the name is conda's own.
+    """
+    named = next((kind.read for kind in _KINDS if re.fullmatch(kind.names, path.name)), None)
+    if named is from_conda and not _CONDAS_OWN.match(path.name):
+        with contextlib.suppress(UsageError):  # no text: none of conda's
+            return from_conda if is_conda(read_text(path)) else None
+        return None
+    plain = re.fullmatch(r"(?i).*require.*\.(?:txt|in)", path.name)
     return from_requirements if named is None and plain else named
+
+
+_CONDAS_OWN = re.compile(r"(?i)environment.*\.ya?ml$|conda-.*\.lock$|conda-lock\.ya?ml$")
+"""Names of an environment's files: https://docs.conda.io/projects/conda/en/stable/commands/env/create.html,
+https://conda.github.io/conda-lock/
+"""
 
 
 def _from_python(path: Path) -> Wishes:

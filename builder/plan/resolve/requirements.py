@@ -133,6 +133,8 @@ class NamedRequirement:
     """The bounds that the project's own sources set by the names that they take."""
     told: SpecifierSet = field(default_factory=SpecifierSet)
     """The bounds that only a Dockerfile or a README sets: they tell of their author's machine."""
+    of_conda: bool = False
+    """Whether it stands for a package of conda's: ``opencv-python-headless`` for ``opencv``."""
 
     @property
     def name(self) -> str:
@@ -197,6 +199,8 @@ class Wishes:
     sources: list[tuple[str, str, bool]] = field(default_factory=list)
     """Folders and repositories that are installed from source: the text, its place, and whether it is here.
     Such as compile nothing, by their setup.py, are none of these."""
+    itself: str | None = None
+    """The project's own folder, as a word of pip's command line, where a list of its own names it."""
     by_hand: list[str] = field(default_factory=list)
     """What pip installs from a folder or a repository after the others, as words of its command line."""
     extras: dict[str, tuple[list[str], str, str]] = field(default_factory=dict)
@@ -210,8 +214,9 @@ class Wishes:
     told: dict[str, NamedRequirement] = field(default_factory=dict)
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
-    """What a project says of its own compilation: ``architectures``, ``nvcc``, or what compiles CUDA code as
-    programs ``run`` or at their ``install``; the value, and its place."""
+    """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
+    programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
+    numbers), or ``perhaps``; the value, and its place."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
@@ -271,10 +276,22 @@ class Wishes:
     def add_source(self, text: str, place: str) -> None:
         """Remember a folder or repository that is installed from source, unless it has no CUDA."""
         file = Path(re.split(r":\d+$|, ", place)[0])
-        folder = file.parent / text.rpartition("file:")[2].partition("#")[0].partition("[")[0]
+        said = text.rpartition("file:")[2].partition("#")[0].partition("[")[0]
+        # pip takes a list's paths from where it is called, which is the project's folder
+        bases = [file.parent, *(one for one in [*file.parents][1:3] if one in file.parent.parents)]
+        folder = next((one / said for one in bases if _is_project(one / said)), file.parent / said)
         away = "+" in text.partition("/")[0] or not _is_folder(folder)
         here = os.path.normpath(folder)
         typed = text.strip() if away else here if folder.is_absolute() else f".{os.sep}{here}"
+        if not away and Path(here) in (file.parent, *file.parent.parents):
+            # its requirements are those that are resolved: again, they would undo the set
+            if not _is_project(folder):
+                return  # a folder of lists, which nothing installs
+            typed = "." if here == "." else typed
+            self.itself = self.itself or typed
+            if may_compile(folder):
+                self.sources.append((quoted(text), place, True))
+            return
         known = {one.rpartition("@ ")[2] for one in self.by_hand}
         if CONTROL.search(text) is None and typed.rpartition("@ ")[2] not in known:
             self.by_hand.append(redact(typed))
@@ -318,6 +335,7 @@ class Wishes:
         self.notes += other.notes
         self.imports += other.imports
         self.sources += other.sources
+        self.itself = self.itself or other.itself
         known = {one.rpartition("@ ")[2] for one in self.by_hand}
         self.by_hand += [text for text in other.by_hand if text.rpartition("@ ")[2] not in known]
         self.extras = {**other.extras, **self.extras}
@@ -495,6 +513,11 @@ def may_compile(folder: Path) -> bool:
     with contextlib.suppress(UsageError):
         return re.search(r"CUDAExtension|CUDA_HOME|nvcc", read_text(folder / "setup.py")) is not None
     return True
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether pip can install a folder: https://packaging.python.org/en/latest/tutorials/installing-packages/"""
+    return _is_file(folder / "setup.py") or _is_file(folder / "pyproject.toml")
 
 
 def _is_folder(path: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from builder.core.errors import CellError
+from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
@@ -33,7 +33,7 @@ def take_aside(paths: Iterable[Path], read: Callable[[Path], Wishes], found: Wis
         if _FOR_OTHERS.search(path.stem):
             continue
         other = None
-        with contextlib.suppress(CellError):  # it stands among those left aside
+        with contextlib.suppress(CellError, UsageError):  # it stands among those left aside
             other = read(path)
         if other is None:
             continue

@@ -428,7 +428,7 @@ def from_notebook(path: Path) -> Wishes:
 _IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(\w+)")
 _RUNS_ON = {
     "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
-    "diffusers": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
+    "diffusers": "torch", "fastai": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
     "transformers": "torch", "ultralytics": "torch",
 }  # fmt: skip
 """The framework that a package computes with, if the code imports none itself."""
@@ -456,6 +456,7 @@ def _imported(
     code: Sequence[tuple[str, str]], printed: Mapping[str, tuple[str, str]], path: Path, found: Wishes
 ) -> None:
     """Take over the first framework that a notebook's lines import, in any release: Colab and Kaggle have it.
+    Where no line installs anything, what else they import of packages on record, as of a folder's sources.
 
     ``code``: each line and its place; ``printed``: the versions that it printed of modules, with the cell.
     """
@@ -483,8 +484,11 @@ def _imported(
             "11 or later: taken is a TensorFlow 2 with Keras 2. To change: `from tensorflow import keras` in "
             "place of `import keras`, `from tensorflow.keras` of `from keras`, `learning_rate=` of `lr=`"
         )
+    bare = not found.wishes
     found.add(name, f"{path}, {places[module]}")
     found.note(f"{path}, {places[module]}", f"import of {module}", why)
+    if bare:
+        _add_companions(path, places, found)
     names = {wish.name for wish in found.wishes}
     if (
         name == "torch"
@@ -519,13 +523,15 @@ def _version_printed(text: str, outputs: Any) -> tuple[str, str] | None:
 
 
 def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
-    """Take over the framework that most of a folder's Python files import, in any release, if none of the
-    requirements is on it; with ``rest`` what else they import of packages on record.
+    """Take over the framework that most of a folder's Python files and notebooks import, in any release, if
+    none of the requirements is on it; with ``rest`` what else they import of packages on record.
     """
     files = list[tuple[Path, list[str]]]()
-    for path in itertools.islice(sources_below(folder), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
+            if path.suffix == ".ipynb":
+                text = "".join(code for _, code, _ in _cells_of(text, path))
             others = (module.partition(".")[0] for module in used_names(text, str)[1])
             files.append((path, [*dict.fromkeys((*_IMPORT.findall(text), *others))]))
     times = Counter(module for _, names in files for module in {*names})
@@ -539,21 +545,32 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
         found.add(name, str(place))
         found.note(str(folder), f"import of {module}", why)
     own = {part for path, _ in files for part in (path.stem, path.parent.name)} | {folder.absolute().name}
+    if rest:
+        _add_companions(folder, {*times} - own, found)
+
+
+def _add_companions(path: Path, modules: Iterable[str], found: Wishes) -> None:
+    """Take over the packages on record of the modules that sources import, in any release."""
     known = {one: one for one in load().packages if not load().packages[one].name.startswith("nvidia-")}
     known |= {module: row.instead for module, row in load().mistaken_names.items()}
     known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | _OF_MODULES
-    beside = {known[one.lower()] for one in {*times} - own if one.lower() in known} - {module}
     framed = {load().table_name(wish.name) for wish in found.wishes if load().is_framework(wish.name)}
+    own = {row.module: row.distribution for row in load().registry if row.module and row.distribution}
+    there = {load().table_name(wish.name) for wish in found.wishes}
+    brought = {module for module, name in own.items() if load().table_name(name) in there}
+    brought |= {"keras"} if "tensorflow" in there else set()
     named = {wish.name for wish in found.wishes}
     taken_too = [
         one
-        for one in sorted(beside if rest else (), key=str.lower)
+        for one in sorted(
+            {known[one.lower()] for one in {*modules} - brought if one.lower() in known}, key=str.lower
+        )
         if canonical(one) not in named and not (load().is_framework(canonical(one)) and framed)
     ]
     for companion in taken_too:
-        found.add(companion, f"imported in {folder}")
+        found.add(companion, f"imported in {path}")
     if taken_too:
-        found.note(str(folder), ", ".join(taken_too), "taken: its sources import it, and no file lists it")
+        found.note(str(path), ", ".join(taken_too), "taken: its sources import it, and no file lists it")
 
 
 def bound_by_folder(folder: Path, found: Wishes) -> None:

@@ -206,7 +206,31 @@ def _base_for_card(remedies):
     return next(first for floor, first in sorted(rows, reverse=True) if floor <= card[:2]) + ".1"
 
 
+def _tensorflow_before_extra(remedies):
+    """Whether the TensorFlow of the text is older than its extra and-cuda, which came with 2.14:
+    https://github.com/tensorflow/tensorflow/releases/tag/v2.14.0
+    """
+    return () < numbers(_tensorflow_told(remedies)) < (2, 14)
+
+
+def _tensorflow_told(remedies):
+    version = remedies.version if remedies.framework == "tensorflow" else ""
+    return remedies.here.packages.get("tensorflow") or version or ""
+
+
+def _cuda_of_tensorflow(remedies):
+    """CUDA and cuDNN of such a TensorFlow, as conda-forge names them; None if no row of it names both."""
+    release = _tensorflow_told(remedies).partition("+")[0]
+    rows = remedies.releases.builds("tensorflow", release) if _tensorflow_before_extra(remedies) else []
+    row = next((row for row in rows if row["cuda"] and row["cudnn"]), None)
+    if row is None:
+        return None
+    return ["cudatoolkit=" + dotted(numbers(row["cuda"])[:2]), "cudnn=%d" % numbers(row["cudnn"])[0]]
+
+
 TOOLKIT_FACTS = {
+    "tensorflow-before-extra": _tensorflow_before_extra,
+    "cuda-of-tensorflow": _cuda_of_tensorflow,
     "base-for-card": _base_for_card,
     "header-package": _header_package,
     "cccl-header": lambda r: re.match(r"(cub|thrust|nv|cuda/std)/", r.detail.get("what") or "") and True,

@@ -142,6 +142,7 @@ def test_a_wheel_s_extension_modules_tell_which_numpy_they_are_compiled_for(
     ("framework", "pip", "row"),
     [
         ("tensorflow[and-cuda]==2.16.2", "tensorflow-addons==0.23.0", "tensorflow-addons-keras-3"),
+        ("tensorflow==2.5.3", "keras==2.3.1", "keras-2.3-tensorflow-2.3"),
         ("tensorflow[and-cuda]==2.16.2", "tensorflow-addons", "tensorflow-addons-keras-3"),
         ("tensorflow[and-cuda]==2.16.2", "tensorflow-probability==0.23.0", "tensorflow-probability-keras-3"),
         ("tensorflow[and-cuda]==2.16.2", "tensorflow-hub==0.15.0", "tensorflow-hub-estimator"),

@@ -192,6 +192,43 @@ def test_a_file_that_names_no_framework_gets_that_of_the_sources(tmp_path: Path)
     assert {str(one) for one in from_file(tmp_path).wishes} == {"tqdm==4.45.0", "torch"}
 
 
+@pytest.mark.parametrize(
+    ("code", "bound"),
+    [
+        ("import yaml\ndef f(p):\n    with open(p, 'r') as s:\n        return yaml.load(s)\n", True),
+        ("import yaml as y\nx = dict(y.load(open('a', 'r')))\n", True),
+        ("from yaml import load\nx = load('a: 1')\n", True),
+        ("import yaml\nx = yaml.load(s, Loader=yaml.SafeLoader)\n", False),
+        ("import yaml\nx = yaml.load(s, yaml.FullLoader)\n", False),
+        ("import yaml\nx = yaml.load(*s)\nyaml.safe_load(s)\n", False),
+        ("from ruamel import yaml\nx = yaml.load(s)\n", False),
+        ("import numpy, yaml\nx = numpy.load(s)\n", False),
+        ("import yaml\nif yaml.__version__ < '6':\n    x = yaml.load(s)\n", False),
+    ],
+)
+def test_a_call_without_what_a_later_release_requires_bounds_the_package(tmp_path, code, bound) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\npyyaml\n")
+    (tmp_path / "config.py").write_text(code)
+    found = from_file(tmp_path)
+    assert [str(one) for one in found.bounds if one.name == "pyyaml"] == ["pyyaml<6"] * bound
+    assert ("yaml.load with one argument" in "\n".join(found.notes)) is bound
+
+
+def test_sources_that_open_windows_take_opencv_with_windows(tmp_path: Path) -> None:
+    conda = "name: x\nchannels: [c]\ndependencies:\n- pytorch=1.12.1\n- opencv\n"
+    (tmp_path / "environment.yml").write_text(conda)
+    (tmp_path / "demo.py").write_text("import cv2\ncv2.imwrite('a', b)\n")
+    assert "opencv-python-headless" in {one.name for one in from_file(tmp_path).wishes}
+    (tmp_path / "demo.py").write_text("import cv2\ndef show(image):\n    cv2.imshow('a', image)\n")
+    found = from_file(tmp_path)
+    assert [str(one) for one in found.wishes][1:] == ["opencv-python"]
+    assert "demo.py:3 uses cv2.imshow, which opens windows" in "\n".join(found.notes)
+    (tmp_path / "requirements.txt").write_text("torch\nopencv-python-headless\n")
+    found = from_file(tmp_path)
+    assert "opencv-python-headless" in {one.name for one in found.wishes}
+    assert "stays: but" in "\n".join(found.notes)
+
+
 def test_a_notebook_is_read_cell_by_cell(tmp_path: Path) -> None:
     cells = [["!pip install tensorflow numpy\n", "import numpy as np"], ["np.int"]]
     document = {"cells": [{"cell_type": "code", "source": one} for one in cells]}

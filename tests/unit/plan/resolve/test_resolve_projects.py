@@ -474,17 +474,47 @@ def test_what_a_project_compiles_itself_is_remembered_with_what_it_says_of_it(tm
     ]
 
 
+def test_scripts_and_makefiles_of_a_project_that_run_nvcc_are_remembered(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    for name, text in {
+        "ops/op_compile.sh": "#/bin/bash\n/usr/local/cuda-8.0/bin/nvcc op_g.cu -o op_g.cu.o -c -O2\n",
+        "lib/Makefile": "all:\n\tcd nms; python setup.py build_ext --inplace\n",
+        "lib/nms/setup.py": "ext = Extension('gpu_nms', ['k.cu'], args={'nvcc': ['-arch=sm_35', '-c']})\n",
+        "setup.sh": "pip install git+https://github.com/x/y.git\n",
+        "train.sh": "# nvcc is not asked for\npython train.py\n",
+        "cpu/setup.py": "from setuptools import setup\nsetup(name='cpu')\n",
+        "README": "nvcc\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = from_file(tmp_path)
+    assert sorted(found.compiling) == [
+        ("perhaps", "", str(tmp_path / "setup.sh")),
+        ("script", "", str(tmp_path / "ops/op_compile.sh")),
+        ("script", "35", str(tmp_path / "lib/nms/setup.py")),
+    ]
+    sure, unread = native_code.installed_by_nvcc(found)
+    assert sure == [str(tmp_path / "lib/nms/setup.py"), str(tmp_path / "ops/op_compile.sh")]
+    assert unread == [str(tmp_path / "setup.sh")]
+    assert not native_code.compiling(found)  # whose PyTorch need not know the card in its tool
+
+
 @pytest.mark.parametrize(
     ("lines", "outputs", "taken", "told"),
     [
-        (["from transformers import Trainer"], [], ["torch"], "import of transformers"),
+        (
+            ["from transformers import Trainer"],
+            [],
+            ["torch", "transformers", "accelerate"],
+            "import of transformers",
+        ),
         (
             ["from transformers import TFAutoModel"],
             [],
-            ["tensorflow", "transformers<5"],
+            ["tensorflow", "transformers"],
             "import of transformers",
         ),
-        (["import torchvision", "import jax"], [], ["jax"], "import of jax"),
+        (["import torchvision", "import jax"], [], ["jax", "torchvision"], "import of jax"),
         (
             ["import keras", "keras.__version__"],
             [{"data": {"text/plain": ["'2.0.8'"]}}],
@@ -509,6 +539,36 @@ def test_a_notebook_that_installs_no_framework_has_that_of_its_imports(
     found = from_file(path)
     assert [str(wish) for wish in found.wishes] == taken
     assert any(told in note for note in found.notes)
+
+
+def test_settings_of_other_tools_are_no_environment_and_notebooks_tell_by_their_imports(tmp_path) -> None:
+    for name, text in {
+        "azure-pipelines.yml": "jobs:\n- job: 'a'\n  steps:\n    # Install nbformat\n  - script: x\n",
+        ".travis.yml": "language: python\ninstall:\n- pip install torch==0.4\n",
+        "docker-compose.yml": "services:\n  web:\n    image: x\n",
+        "chart.yaml": "dependencies:\n- name: redis\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match="has no requirements"):
+        from_file(tmp_path)
+    (tmp_path / "lessons").mkdir()
+    (tmp_path / "lessons" / "1.ipynb").write_text(
+        as_notebook("%matplotlib inline\nfrom fastai.text import *")
+    )
+    (tmp_path / "lessons" / "2.ipynb").write_text(as_notebook("import pandas"))
+    found = from_file(tmp_path)
+    assert [str(wish) for wish in found.wishes] == ["torch", "fastai", "pandas"]
+    assert not any(".yml" in note or ".yaml" in note for note in found.notes)
+    (tmp_path / "gpu.yaml").write_text("name: x\nchannels: [pytorch]\ndependencies:\n- pytorch=1.12.1\n")
+    assert "torch==1.12.1" in str(from_file(tmp_path).wishes[0])
+
+
+def test_a_side_file_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==1.12.1\n")
+    (tmp_path / "requirements-gpu.txt").write_text("=== not a requirement ===\n")
+    (tmp_path / "environment-gpu.yml").write_text("name: x\ndependencies: ['# nothing']\n")
+    (tmp_path / "environment.yml").write_text("name: x\ndependencies: [tensorflow=2.4.1=mkl_py39]\n")
+    assert [str(wish) for wish in from_file(tmp_path).wishes] == ["torch==1.12.1"]
 
 
 def test_the_framework_that_requirements_leave_out_is_taken_of_the_readme(tmp_path: Path) -> None:
@@ -735,3 +795,20 @@ def test_a_tensorflow_that_reads_data_beside_jax_leaves_it_the_card(tmp_path, so
     demand = with_data_on_cpu(Demand(frameworks=frameworks, companions=companions), asked)
     assert ("tensorflow" in {wish.name for wish in demand.frameworks}) is not cpu
     assert ("tensorflow-cpu" in {wish.name for wish in demand.companions}) is cpu
+
+
+def test_a_list_that_names_its_project_means_the_folder_that_pip_installs(tmp_path, monkeypatch) -> None:
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "requirements.txt").write_text("-e .\ntorch==2.4.1\n")
+    monkeypatch.chdir(tmp_path)
+    asked = from_file(Path("requirements/requirements.txt"))
+    assert (asked.itself, asked.by_hand, asked.sources) == (None, [], [])  # nothing there is installed
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch==2.4.1"]\n')
+    for file in (Path("requirements/requirements.txt"), Path()):
+        asked = from_file(file)
+        assert (asked.itself, asked.by_hand, asked.sources) == (".", [], [])
+    (tmp_path / "requirements.txt").write_text("-e .\n-e ./mine\ntorch==2.4.1\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "setup.py").write_text("")
+    asked = from_file(Path("requirements.txt"))
+    assert (asked.itself, asked.by_hand) == (".", ["./mine"])

@@ -2057,6 +2057,14 @@ CUDNN_894 = "Loaded runtime CuDNN library: 8.9.4 but source was compiled with: 9
             ["toolkit-library-missing"],
             ["tensorflow[and-cuda]"],
         ),
+        (
+            (
+                "tensorflow==2.12.1\nCould not find cuda drivers on your machine, GPU will not be used.\n"
+                "Driver Version: 550.54.14"
+            ),
+            ["toolkit-library-missing"],
+            ["conda install -c conda-forge cudatoolkit=11.8 cudnn=8", "rtbuild up"],  # its extra came later
+        ),
         (PTXAS_90, ["kernel-compiler-too-old", "framework-arch-missing"], None),
         (PTXAS_90 + "\ntensorflow", ["framework-arch-missing"], None),
         (PTXAS_90 + "\ntriton, torch.compile", ["kernel-compiler-too-old"], None),
