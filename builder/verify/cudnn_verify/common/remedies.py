@@ -26,7 +26,7 @@ from .tables import (
     read_frameworks,
     read_patterns,
 )
-from .versions import dotted, numbers, two_that_exclude
+from .versions import dotted, numbers, pins_of, satisfies, two_that_exclude
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
 # "torch==", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone"
@@ -259,6 +259,9 @@ class Remedies(FrameworkBuilds):
         """Whether an installation would change nothing: these very versions are here."""
         if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
             return False  # the versions in the text are also those that are not here
+        one = re.match(r'pip install (?:--upgrade )?"?([a-z][\w-]*)((?:[<>=!~]=?[\d.*]+,?)+)"?$', command.text)
+        if one and one.group(1) in self.here.packages:
+            return satisfies(self.here.packages[one.group(1)], pins_of(one.group(2)))
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
         plain = command.where == "pip" and not re.search(
             r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
@@ -612,6 +615,7 @@ class Remedies(FrameworkBuilds):
         "library-cudnn": lambda r: r.library_cudnn(),
         "asks-triton": lambda r: r.detail.get("name") == "triton",
         "asks-cuda-build": lambda r: _OF_CUDA.search(str(r.detail.get("line"))) is not None,
+        "gpu-build-told": lambda r: getattr(r.here, "gpu_build", False),
         "without-card": lambda r: r.without_card(),
         "uv-project": lambda r: getattr(r.here, "uv_project", False),
         "asks-nvidia's-wheel": lambda r: str(r.detail.get("name")).startswith("nvidia-"),
