@@ -35,7 +35,9 @@ _TRACE_FRAME = re.compile(
     r"File \"(?:(?!(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]Lib[/\\]|<)[^\"\n])+\", line"
 )
 _CALLED = re.compile(r"(?<![\w.])(?:\w+\.)*([A-Za-z]\w*)\(")
-_LEFT_OUT = re.compile(r"(?m)^[ \t]*(?:\.{3}|\u2026|\[\.{3}\]|\[\u2026\]|<snip>)[ \t]*\n(?:\w+\.)*\w+(?:Error|Exception): ")
+_LEFT_OUT = re.compile(
+    r"(?m)^[ \t]*(?:\.{3}|\u2026|\[\.{3}\]|\[\u2026\]|<snip>)[ \t]*\n(?:\w+\.)*\w+(?:Error|Exception): "
+)
 _REFUSED = re.compile(r"unexpected keyword argument")
 _BEFORE = 2000
 """Characters before the message in which its call is looked for."""

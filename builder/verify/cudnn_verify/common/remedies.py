@@ -259,9 +259,14 @@ class Remedies(FrameworkBuilds):
         """Whether an installation would change nothing: these very versions are here."""
         if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
             return False  # the versions in the text are also those that are not here
-        one = re.match(r'pip install (?:--upgrade )?"?([a-z][\w-]*)((?:[<>=!~]=?[\d.*]+,?)+)"?$', command.text)
+        one = re.match(
+            r'pip install (?:--upgrade )?"?([a-z][\w-]*)((?:[<>=!~]=?[\d.*]+,?)+)"?$', command.text
+        )
         if one and one.group(1) in self.here.packages:
-            return satisfies(self.here.packages[one.group(1)], pins_of(one.group(2)))
+            named = r"(?i)\b%s[ =:-]{1,3}v?(\d[\w.]*)" % one.group(1).replace("-", "[-_]")
+            told = re.findall(named, getattr(getattr(self.here, "trace", None), "text", ""))
+            told.append(self.here.packages[one.group(1)])
+            return all(satisfies(release, pins_of(one.group(2))) for release in told)
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
         plain = command.where == "pip" and not re.search(
             r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
@@ -310,6 +315,8 @@ class Remedies(FrameworkBuilds):
             or self._holds("no-image")
             and self.torch_has_code()
             or self.detail.get("requirement") in _NOT_BY_IMAGE
+            or cause == "build-not-published"
+            and self._holds("left-behind")
         ):
             return None
         known = self._rows()

@@ -8,6 +8,7 @@ import re
 
 from ..common.framework_builds import card_within
 from ..common.name_changes import change_told, name_change, no_release_told
+from ..common.release_days import left_behind_told
 from ..common.remedies import Remedies
 from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
@@ -449,6 +450,7 @@ CONDITIONS = {
     ),
     "abi-apart": _abi_apart,
     "asks-itself": _asks_itself,
+    "left-behind": lambda facts, detail: left_behind_told(Remedies(facts, detail)),
     "cards-unlike": lambda facts, _: (
         len(facts.capabilities) > 1
         and "cards of compute capability %s are here" % " and ".join(sorted(facts.capabilities, key=numbers))

@@ -712,21 +712,23 @@ def test_the_bound_of_a_name_is_the_first_release_without_it(name, module, comma
 )
 def test_a_numpy_that_is_already_the_wanted_one_asks_for_a_restart_and_no_installation(here, cause, commands):
     size = "numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88"
-    document = diagnose_score.answer("%s\nValueError: %s from PyObject" % (here, size))
+    document = diagnose_score.answer(f"{here}\nValueError: {size} from PyObject")
     assert [row["cause"] for row in document["causes"]] == [cause]
     assert _commands(document) == commands
 
 
-def test_no_command_asks_for_a_range_that_what_is_here_is_in_already():
-    text = "numpy 1.26.4\nA module that was compiled using NumPy 1.x cannot be run in NumPy 2.0.2"
-    assert 'pip install "numpy<2"' not in _commands(diagnose_score.answer(text))
+@pytest.mark.parametrize(("here", "printed"), [("protobuf 3.20.3", False), ("protobuf 4.25.1", True)])
+def test_no_command_asks_for_a_range_that_what_is_here_is_in_already(here, printed):
+    text = here + "\nTypeError: Descriptors cannot be created directly."
+    assert ('pip install "protobuf<3.21"' in _commands(diagnose_score.answer(text))) is printed
 
 
 # https://github.com/paberr/ownscribe/issues/34
 @pytest.mark.parametrize(("left_out", "told"), [("", True), ("  ...\n", False), ("  [...]\n", False)])
 def test_the_last_frame_before_what_was_left_out_is_not_who_asks(left_out, told):
     text = (
-        'Traceback (most recent call last):\n  File "/v/site-packages/click/core.py", line 1569, in __call__\n'
+        "Traceback (most recent call last):\n"
+        '  File "/v/site-packages/click/core.py", line 1569, in __call__\n'
         "    return self.main(*args)\n%sAttributeError: module 'torchaudio' has no attribute "
         "'list_audio_backends'"
     )
@@ -789,10 +791,20 @@ _FULL = "OSError: [Errno 28] No space left on device"
         # https://github.com/OpenADMET/openadmet-models/pull/574
         ("ubuntu-latest, docker build\nNo space left on device", "/usr/local/lib/android", "tmpfs"),
         ("docker build on my machine\nNo space left on device", "docker builder prune", "tmpfs"),
-        ("Collecting torch==2.8.0\n%s\nthe runner has no GPU" % _FULL, "whl/cpu", "dotnet"),
+        (f"Collecting torch==2.8.0\n{_FULL}\nthe runner has no GPU", "whl/cpu", "dotnet"),
     ],
 )
 def test_a_full_disk_is_freed_where_it_is_full_and_a_build_for_the_card_stays_one(text, has, lacks):
     commands = " ".join(_commands(diagnose_score.answer(text)))
     assert has in commands
     assert lacks not in commands
+
+
+# https://github.com/jjang-ai/vmlx/issues/120
+def test_a_metal_library_of_a_newer_macos_asks_for_the_wheel_of_this_one():
+    text = (
+        "macOS Sequoia\nTag: cp312-cp312-macosx_26_0_arm64\nFailed to load the default metallib. "
+        "This library is using language version 4.0 which is not supported on this OS."
+    )
+    document = diagnose_score.answer(text)
+    assert "macosx_14_0_arm64" in str(document)
