@@ -35,7 +35,7 @@ _TRACE_FRAME = re.compile(
     r"File \"(?:(?!(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]Lib[/\\]|<)[^\"\n])+\", line"
 )
 _CALLED = re.compile(r"(?<![\w.])(?:\w+\.)*([A-Za-z]\w*)\(")
-_LEFT_OUT = re.compile(
+_FRAMES_CUT = re.compile(
     r"(?m)^[ \t]*(?:\.{3}|\u2026|\[\.{3}\]|\[\u2026\]|<snip>)[ \t]*\n(?:\w+\.)*\w+(?:Error|Exception): "
 )
 _REFUSED = re.compile(r"unexpected keyword argument")
@@ -45,7 +45,7 @@ _BEFORE = 2000
 
 def frames_left_out(text):
     """Whether the last frames of a traceback are left out of a text: which file asks is then not told."""
-    return _LEFT_OUT.search(text) is not None
+    return _FRAMES_CUT.search(text) is not None
 
 
 def trace_names(text):

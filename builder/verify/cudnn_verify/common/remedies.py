@@ -10,7 +10,7 @@ import re
 from shlex import quote
 
 from .causes import CAUSES, command_lines, word_lines
-from .command_forms import Command, as_here
+from .command_forms import Command, as_here, changes_nothing
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, index_of, serves
 from .name_changes import releases_with_name
@@ -26,7 +26,7 @@ from .tables import (
     read_frameworks,
     read_patterns,
 )
-from .versions import dotted, numbers, pins_of, satisfies, two_that_exclude
+from .versions import dotted, numbers
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
 # "torch==", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone"
@@ -79,7 +79,7 @@ class Remedies(FrameworkBuilds):
         found = [command for command in self._written(cause) if self._is_of_the_text(command)]
         # what no index has is not here, although the text has its version
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
-            found = [command for command in found if not self._done(command)]
+            found = [command for command in found if not changes_nothing(command, self.here)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
         if self.numpy_of_1():
             found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
@@ -254,24 +254,6 @@ class Remedies(FrameworkBuilds):
     def quoted(word):
         """A word for any shell, Windows' too."""
         return '"%s"' % word if re.search(r"[<>\[;,*]", word) else word
-
-    def _done(self, command):
-        """Whether an installation would change nothing: these very versions are here."""
-        if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
-            return False  # the versions in the text are also those that are not here
-        one = re.match(
-            r'pip install (?:--upgrade )?"?([a-z][\w-]*)((?:[<>=!~]=?[\d.*]+,?)+)"?$', command.text
-        )
-        if one and one.group(1) in self.here.packages:
-            named = r"(?i)\b%s[ =:-]{1,3}v?(\d[\w.]*)" % one.group(1).replace("-", "[-_]")
-            told = re.findall(named, getattr(getattr(self.here, "trace", None), "text", ""))
-            told.append(self.here.packages[one.group(1)])
-            return all(satisfies(release, pins_of(one.group(2))) for release in told)
-        pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
-        plain = command.where == "pip" and not re.search(
-            r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
-        )
-        return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
 
     def words(self, cause, commands):
         """The remedy in words: the narrowest that the facts have, with the version of cuDNN that is wanted if
