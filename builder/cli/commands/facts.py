@@ -112,7 +112,8 @@ def days(
     only: list[str] | None = opt.of("--only NAME: One package; repeatable. The others stay as they are."),
 ) -> int:
     """Write the day on which each release came. The days come from the package index, into
-    builder/verify/cudnn_verify/common/release_days.json, for the packages of release-days.toml.
+    builder/verify/cudnn_verify/common/release_days.json, for the packages of release-days.toml; with them the
+    last release for each Python that the newest one leaves out.
     """
     path = resources.probe() / "common/release_days.json"
     current = path.read_text("utf-8") if path.is_file() else "{}"

@@ -15,7 +15,7 @@ from builder.core.errors import PackageIndexError
 from builder.core.model import Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
-from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, wheel_name
+from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, takes, wheel_name
 
 
 def days_table(
@@ -24,8 +24,11 @@ def days_table(
     """``common/release_days.json`` of the probe: one JSON object with a line for each package. ``days``: its
     final releases in their order, each behind the day of its first file's upload, ``YYMMDD``
     (https://peps.python.org/pep-0700/); ``asks``: the packages of the table that the newest one names in
-    ``Requires-Dist``, and ``extras`` those that an extra alone names. ``only``: the packages that are read
-    again, else all of ``release-days.toml``; rows of others, and of those that the index does not have, stay.
+    ``Requires-Dist``, and ``extras`` those that an extra alone names; ``pythons``: each Python for which the
+    newest one has no file that may be installed, before the last final release that has one (``3.10
+    1.23.2``), by the tags of the files' names and their ``Requires-Python``. ``only``: the packages that are
+    read again, else all of ``release-days.toml``; rows of others, and of those that the index does not have,
+    stay.
 
     Raises PackageIndexError if the index answers about none.
     """
@@ -43,8 +46,11 @@ def days_table(
         if found:
             asks = _asks(index, files, name)
             if asks is None:  # of a wheel that cannot be read the former ones stay
-                asks = {key: text for key, text in rows.get(name, {}).items() if key != "days"}
-            rows[name] = {**asks, "days": " ".join(f"{day} {version}" for version, day in found)}
+                former = rows.get(name, {}).items()
+                asks = {key: text for key, text in former if key not in ("days", "pythons")}
+            left = " ".join(f"{python} {version}" for python, version in _left_behind(files, name).items())
+            days = " ".join(f"{day} {version}" for version, day in found)
+            rows[name] = {**asks, "days": days, **({"pythons": left} if left else {})}
         note(f"{name}: {len(found)} releases")
     if silent and len(silent) == len(wanted):
         raise silent[0]
@@ -68,6 +74,41 @@ def _days(files: Iterable[IndexFile], name: str) -> Sequence[tuple[Version, str]
         day = int(moment.strftime("%y%m%d"))
         found[version] = min(found.get(version, day), day)
     return [(version, f"{day:06d}") for version, day in sorted(found.items())]
+
+
+_PYTHONS = tuple(f"3.{minor}" for minor in range(8, 15))
+
+
+def _left_behind(files: Iterable[IndexFile], name: str) -> dict[str, Version]:
+    """The last final release that each Python may install, of those which the newest one leaves out."""
+    served = {python: set[Version]() for python in _PYTHONS}
+    every = set[Version]()
+    for file in files:
+        version = _version(file.name, name)
+        if version is None or version.is_prerelease or file.yanked is not None:
+            continue
+        every.add(version)
+        for python in _PYTHONS:
+            if takes(file.requires_python, python) and _serves(file.name, python):
+                served[python].add(version)
+    newest = max(every, default=None)
+    return {python: max(found) for python, found in served.items() if found and newest not in found}
+
+
+def _serves(file: str, python: str) -> bool:
+    """Whether the tags of a file's name admit a CPython; an archive of sources admits each."""
+    wheel, own = wheel_name(file), int(python.partition(".")[2])
+    if wheel is None:
+        return True
+    for tag in wheel.tags:
+        of = re.fullmatch(r"(cp|py)(\d)(\d*)", tag.interpreter)
+        if of is None or of[2] != "3":
+            continue
+        minor = int(of[3] or 0)
+        later = of[1] == "py" or tag.abi in ("abi3", "none")
+        if minor == own or (later and minor <= own):
+            return True
+    return False
 
 
 _REQUIRES = re.compile(r"^Requires-Dist: *([A-Za-z0-9][\w.-]*)([^\n]*)", re.MULTILINE)

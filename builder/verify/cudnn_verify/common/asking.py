@@ -67,6 +67,8 @@ _FRAME_FILE = re.compile(
     r"\(\d+\): (?P<by>\S+)|(?:\]\(\S{0,120}?\))? in (?P<here>[^\s(]+)|\"?(?=\s|$))",
     re.MULTILINE,
 )
+_LEFT_OUT = re.compile(r"(?m)^[ \t]*(?:\.{3}|\u2026|\[\.{3}\]|\[\u2026\]|<snip>)[ \t]*$")
+"""What stands for frames that were cut out of a traceback."""
 _BEFORE_PATH = re.compile(r"[\s\"'`(\[<>|,;=*]")
 _CHAIN = re.compile(
     r"Traceback \(most recent|During handling of the above|was the direct cause of the following|"
@@ -178,6 +180,9 @@ def _who_asks(text, frames, start, place, asked, hands):
     program itself, and None if no line tells.
     """
     above = [frame for frame in frames if start <= frame[0] < place]
+    line = text.rfind("\n", 0, place) + 1
+    if above and _LEFT_OUT.search(text, above[-1][0], line):
+        return None, None
     if not above:  # written below the message, or innermost first
         end = text.find("\n\n", place)
         above = [f for f in frames if place < f[0] < (end if end >= 0 else place + 600)][:1]

@@ -5,7 +5,7 @@ import re
 from collections import namedtuple
 
 from .tables import read_patterns
-from .versions import numbers
+from .versions import numbers, pins_of, satisfies, two_that_exclude
 
 # where: pip, apt, conda, docker, shell, winget, notebook, link or rtbuild
 Command = namedtuple("Command", "where text note")
@@ -281,3 +281,31 @@ def _in_compose(command):
             rows.append("%s: %s" % (flag[2:].replace("-", "_"), value or after))
     told = rows and "in Compose, in the service: " + ", ".join(rows)
     return command._replace(note="; ".join(filter(None, [told, command.note])))
+
+
+_ONE_RANGE = re.compile(r'pip install (?:--upgrade )?"?([a-z][\w-]*)((?:[<>=!~]=?[\d.*]+,?)+)"?$')
+_ASKS = re.compile(r"(?i)needs?|requir\w+|wants?|asks?|for|with|than|using|against|by|supports?")
+
+
+def changes_nothing(command, here):
+    """Whether an installation would change nothing: these very versions are here, or one of the range."""
+    excluding = two_that_exclude(getattr(here, "requirements", ()))
+    if getattr(here, "missed_pins", ()) or excluding:
+        return False  # the versions in the text are also those that are not here
+    one = _ONE_RANGE.match(command.text)
+    if one:
+        told = _told_releases(here, one.group(1))
+        return bool(told) and all(satisfies(release, pins_of(one.group(2))) for release in told)
+    pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
+    plain = command.where == "pip" and not re.search(
+        r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
+    )
+    return plain and bool(pins) and all(here.packages.get(name) == version for name, version in pins)
+
+
+def _told_releases(here, package):
+    """The releases of a package that the text tells as those that are here, and not as asked for."""
+    text = getattr(getattr(here, "trace", None), "text", "")
+    named = r"(?i)(\w+ )?\b%s(?:[ \t]{1,40}|==|: ?|-)v?(\d[\w.]*\w)(?!\w|\.\w| or |[,.]? but)"
+    rows = re.findall(named % re.escape(package), text)
+    return [release for before, release in rows if not _ASKS.match(before)]

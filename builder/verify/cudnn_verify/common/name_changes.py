@@ -35,9 +35,17 @@ _TRACE_FRAME = re.compile(
     r"File \"(?:(?!(?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]Lib[/\\]|<)[^\"\n])+\", line"
 )
 _CALLED = re.compile(r"(?<![\w.])(?:\w+\.)*([A-Za-z]\w*)\(")
+_FRAMES_CUT = re.compile(
+    r"(?m)^[ \t]*(?:\.{3}|\u2026|\[\.{3}\]|\[\u2026\]|<snip>)[ \t]*\n(?:\w+\.)*\w+(?:Error|Exception): "
+)
 _REFUSED = re.compile(r"unexpected keyword argument")
 _BEFORE = 2000
 """Characters before the message in which its call is looked for."""
+
+
+def frames_left_out(text):
+    """Whether the last frames of a traceback are left out of a text: which file asks is then not told."""
+    return _FRAMES_CUT.search(text) is not None
 
 
 def trace_names(text):
@@ -45,6 +53,7 @@ def trace_names(text):
     refused = [found.start() for found in _REFUSED.finditer(text)][-1:]
     before = text[max(0, refused[0] - _BEFORE) : refused[0]] if refused else ""
     roots = [found.group("root") or "" for found in _TRACE_FRAME.finditer(text)]
+    roots = [] if frames_left_out(text) else roots
     return TraceNames(text, tuple(roots[::-1]), tuple(_CALLED.findall(before)[::-1]))
 
 
@@ -113,10 +122,9 @@ def name_change(remedies):
     read = read or _Found(re.split("[<>]", told)[0], None, None, None, "", "", "")
     package, since, gone, last, home = read[:5]
     bounds = dict(re.findall(r"(<|>=)([\d.]+)", told or ""))
-    last = last if bounds.get("<") in (None, plain_release(gone or "")) else None
     here = (release_here if inner else _listed_release)(remedies.here, package)
     since = bounds.get(">=") or _patch_with(package, since, here)
-    gone = bounds.get("<") or gone
+    gone = gone or bounds.get("<")  # what was read of the wheels is of the very release
     back = since if since and gone and numbers(since) > numbers(gone) else None  # numpy.bool
     since = None if back else since
     new = bool(gone) and numbers(here) >= numbers(gone) and not (back and numbers(here) >= numbers(back))

@@ -1,9 +1,12 @@
-"""The days on which packages' releases came, and the releases before and after one: ``release_days.json``."""
+"""The days on which packages' releases came, the releases before and after one, and the last one with a file
+for a Python: ``release_days.json``.
+"""
 
 import functools
+import re
 
 from .tables import read_days
-from .versions import numbers
+from .versions import dotted, numbers
 
 
 @functools.lru_cache(maxsize=None)
@@ -41,6 +44,44 @@ def first_after(package, day):
     newest = numbers(newest_by(package, day))
     rows = [release for of, release in release_rows(package) if of > day and numbers(release) > newest]
     return rows[0] if rows and newest else None
+
+
+def last_for_python(package, release, python):
+    """(the last release with a file for a Python, the next Python that the newest one has a file for), where
+    this release is a later one and has none: ("1.23.2", "3.11") of onnxruntime 1.24.3 and 3.10. None for one
+    that is not known to be without. ``python``: its numbers.
+    """
+    words = read_days().get(package, {}).get("pythons", "").split()
+    rows = dict(zip(words[::2], words[1::2]))
+    last = rows.get(".".join(map(str, python[:2])))
+    if last is None or not numbers(release) or numbers(release) <= numbers(last):
+        return None
+    later = range(python[1] + 1, 15)
+    return last, next(("3.%d" % minor for minor in later if "3.%d" % minor not in rows), None)
+
+
+def left_behind(remedies):
+    """(package, release, its last release with a file for this Python, the next Python that has one) of what
+    cannot be installed; None if the release is not known to be without.
+    """
+    here, line = remedies.here, str(remedies.detail.get("line")).lower()
+    what, _, wanted = (remedies.detail.get("what") or "").partition("==")
+    name = (what or remedies.detail.get("name") or "").lower()
+    if not name:
+        words = set(re.findall(r"[a-z][a-z0-9-]*[a-z0-9]", line))
+        named = sorted(words & set(read_days()))
+        name = named[0] if len(named) == 1 else ""
+    release = remedies.detail.get("wanted") or wanted or here.packages.get(name)
+    found = last_for_python(name, release, numbers(here.python)) if numbers(here.python)[1:] else None
+    return (name, release) + found if found else None
+
+
+def left_behind_told(remedies):
+    """The sentence on :func:`left_behind`; None without it."""
+    row = left_behind(remedies)
+    python = dotted(numbers(remedies.here.python)[:2])
+    told = "%s %s has no file for Python %s: %s is the last release with one"
+    return told % (row[0], row[1], python, row[2]) if row else None
 
 
 def releases_around(package, release):

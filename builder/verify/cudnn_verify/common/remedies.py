@@ -10,7 +10,7 @@ import re
 from shlex import quote
 
 from .causes import CAUSES, command_lines, word_lines
-from .command_forms import Command, as_here
+from .command_forms import Command, as_here, changes_nothing
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, index_of, serves
 from .name_changes import releases_with_name
@@ -26,7 +26,7 @@ from .tables import (
     read_frameworks,
     read_patterns,
 )
-from .versions import dotted, numbers, two_that_exclude
+from .versions import dotted, numbers
 
 _FACT = re.compile(r"\{([\w.-]+)\}")
 # "torch==", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone"
@@ -79,7 +79,7 @@ class Remedies(FrameworkBuilds):
         found = [command for command in self._written(cause) if self._is_of_the_text(command)]
         # what no index has is not here, although the text has its version
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
-            found = [command for command in found if not self._done(command)]
+            found = [command for command in found if not changes_nothing(command, self.here)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
         if self.numpy_of_1():
             found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
@@ -255,16 +255,6 @@ class Remedies(FrameworkBuilds):
         """A word for any shell, Windows' too."""
         return '"%s"' % word if re.search(r"[<>\[;,*]", word) else word
 
-    def _done(self, command):
-        """Whether an installation would change nothing: these very versions are here."""
-        if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
-            return False  # the versions in the text are also those that are not here
-        pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
-        plain = command.where == "pip" and not re.search(
-            r"reinstall|uninstall|isolation|--upgrade|/whl/cpu|<|>", command.text
-        )
-        return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
-
     def words(self, cause, commands):
         """The remedy in words: the narrowest that the facts have, with the version of cuDNN that is wanted if
         it is known. A command that the line which failed asks for brings its own, and not the general one,
@@ -307,6 +297,8 @@ class Remedies(FrameworkBuilds):
             or self._holds("no-image")
             and self.torch_has_code()
             or self.detail.get("requirement") in _NOT_BY_IMAGE
+            or cause == "build-not-published"
+            and self._holds("left-behind")
         ):
             return None
         known = self._rows()
@@ -612,6 +604,7 @@ class Remedies(FrameworkBuilds):
         "library-cudnn": lambda r: r.library_cudnn(),
         "asks-triton": lambda r: r.detail.get("name") == "triton",
         "asks-cuda-build": lambda r: _OF_CUDA.search(str(r.detail.get("line"))) is not None,
+        "gpu-build-told": lambda r: getattr(r.here, "gpu_build", False),
         "without-card": lambda r: r.without_card(),
         "uv-project": lambda r: getattr(r.here, "uv_project", False),
         "asks-nvidia's-wheel": lambda r: str(r.detail.get("name")).startswith("nvidia-"),

@@ -17,7 +17,7 @@ from .name_changes import (
     release_here,
     releases_with_name,
 )
-from .release_days import release_rows
+from .release_days import left_behind, release_rows
 from .release_skew import asked_of_time, asker_to_raise, may_move, torch_of_time, works_told
 from .tables import Releases, read_names, read_patterns
 from .toolkit_facts import failing_words, text_of
@@ -247,6 +247,11 @@ def _index_of_its_own(remedies):
         if found and ("{variant}" not in index or variant != "cu"):
             return ["%s==%s" % (name, found.group(1))] + index.replace("{variant}", variant).split()
     return None
+
+
+def _left_behind_pin(remedies):
+    row = left_behind(remedies)
+    return "%s==%s" % row[::2] if row and may_move(row[0]) else None
 
 
 def _listed_python(remedies):
@@ -608,6 +613,8 @@ REQUIREMENT_FACTS = {
     "pinned-beside": _pinned_beside,
     "index-of-its-own": _index_of_its_own,
     "listed-python": _listed_python,
+    "left-behind": _left_behind_pin,
+    "left-behind-python": lambda r: left_behind(r) and left_behind(r)[3],
     "asker-alone": _asker_alone,
     "brought-back": _brought_back,
     "python-needed": _python_needed,

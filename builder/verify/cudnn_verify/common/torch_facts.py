@@ -163,7 +163,9 @@ def _torch_of_library(remedies):
         return None
     rows = [row for row in Releases().builds("torch", release) if numbers(row["cuda"])[:1] == (major,)]
     row = next((row for row in rows if row["variant"]), None)
-    return remedies.torch_and_companions(release, row["variant"]) if row else None
+    words = remedies.torch_and_companions(release, row["variant"]) if row else None
+    index = re.search(r"/whl/cu(1\d)\d", " ".join(words or ()))  # that of the text may be of the other CUDA
+    return words if index and int(index.group(1)) == major else None
 
 
 def _torch_of_toolkit(remedies):
@@ -247,6 +249,9 @@ def _cudart_asked_by(remedies):
     """The package, compiled for the PyTorch here, that asks for CUDA's runtime of another major version."""
     words = failing_words(remedies) + " ".join(remedies.here.printed_by)
     names = [name for name in KERNEL_PACKAGES if re.search(name.replace("-", "[-_]"), words)]
+    told = re.search(r"\bimport(?:ing)? ([A-Za-z_]\w*)", str(remedies.detail.get("line")))
+    if told and told.group(1) not in [name.replace("-", "_") for name in names]:
+        names = []  # the line itself tells of another package
     asks = str(remedies.detail.get("library")).startswith("libcudart")
     return names[0] if asks and remedies.library_major() and names and "vllm" not in names else None
 

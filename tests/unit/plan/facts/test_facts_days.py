@@ -68,3 +68,17 @@ def test_what_the_index_does_not_tell_stays() -> None:
     shelf.down = True
     with pytest.raises(PackageIndexError):
         days_table(shelf, print, ("diffusers",), current=current)  # type: ignore[arg-type]
+
+
+def test_a_row_has_the_last_release_of_each_python_that_the_newest_leaves_out() -> None:
+    files = {
+        "onnx-1.0-cp38-cp38-manylinux2014_x86_64.whl": "2022-01-01",
+        "onnx-1.1-cp39-abi3-manylinux2014_x86_64.whl": "2022-02-01",
+        "onnx-1.2-cp311-cp311-manylinux2014_x86_64.whl": "2022-03-01",
+        "onnx-1.2-cp312-abi3-manylinux2014_x86_64.whl": "2022-03-01",
+        "onnx-1.3rc1-cp39-cp39-manylinux2014_x86_64.whl": "2022-04-01",
+    }
+    shelf = _Dated({name: {"a": "b"} for name in files})
+    shelf.days = files  # type: ignore[misc]
+    row = json.loads(days_table(shelf, print, ("onnx",)))["onnx"]  # type: ignore[arg-type]
+    assert row["pythons"] == "3.8 1.0 3.9 1.1 3.10 1.1"

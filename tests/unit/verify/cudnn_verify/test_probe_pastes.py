@@ -683,3 +683,128 @@ def test_within_wsl_a_driver_for_linux_goes_and_no_machine_is_restarted(above):
     assert "apt-get purge" in command
     assert "--shutdown" in command
     assert "reboot" not in command
+
+
+_IMPORT = "ImportError: cannot import name '%s' from '%s' (/v/site-packages/transformers/__init__.py)"
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "command"),
+    [
+        # the wheels' own first release without it, before what is kept by hand of a whole major release:
+        # https://github.com/idiap/coqui-ai-TTS/issues/558
+        ("isin_mps_friendly", "transformers.pytorch_utils", 'pip install "transformers>=4.45,<5.1"'),
+        # gone from the package's own names before the class was: https://github.com/coqui-ai/TTS/issues/4420
+        ("BeamSearchScorer", "transformers", 'pip install "transformers<4.57"'),
+    ],
+)
+def test_the_bound_of_a_name_is_the_first_release_without_it(name, module, command):
+    assert _commands(diagnose_score.answer(_IMPORT % (name, module)))[0] == command
+
+
+# https://github.com/MegaWiz-Dev-Team/agentic_rag_workshop/issues/1
+@pytest.mark.parametrize(
+    ("here", "cause", "commands"),
+    [
+        ("numpy 1.26.4", "stale-process", []),
+        ("numpy 2.2.1", "package-pin-mismatch", ['pip install "numpy<2"']),
+    ],
+)
+def test_a_numpy_that_is_already_the_wanted_one_asks_for_a_restart_and_no_installation(here, cause, commands):
+    size = "numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88"
+    document = diagnose_score.answer(f"{here}\nValueError: {size} from PyObject")
+    assert [row["cause"] for row in document["causes"]] == [cause]
+    assert _commands(document) == commands
+
+
+@pytest.mark.parametrize(("here", "printed"), [("protobuf 3.20.3", False), ("protobuf 4.25.1", True)])
+def test_no_command_asks_for_a_range_that_what_is_here_is_in_already(here, printed):
+    text = here + "\nTypeError: Descriptors cannot be created directly."
+    assert ('pip install "protobuf<3.21"' in _commands(diagnose_score.answer(text))) is printed
+
+
+# https://github.com/paberr/ownscribe/issues/34
+@pytest.mark.parametrize(("left_out", "told"), [("", True), ("  ...\n", False), ("  [...]\n", False)])
+def test_the_last_frame_before_what_was_left_out_is_not_who_asks(left_out, told):
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/v/site-packages/click/core.py", line 1569, in __call__\n'
+        "    return self.main(*args)\n%sAttributeError: module 'torchaudio' has no attribute "
+        "'list_audio_backends'"
+    )
+    because = diagnose_score.answer(text % left_out)["causes"][0]["because"]
+    assert any("click" in line for line in because) is told
+
+
+# https://github.com/unslothai/unsloth/issues/6961
+def test_a_line_that_names_what_it_imports_is_not_of_another_package_of_the_text():
+    text = (
+        "torch 2.10 + cu130\nimport torchao: libcudart.so.12: cannot open shared object file\n"
+        "flash-attn: skipped by setup"
+    )
+    document = diagnose_score.answer(text)
+    assert document["causes"][0]["cause"] == "cuda-major-mixed"
+    assert not any("flash-attn" in command or "cu130" in command for command in _commands(document))
+
+
+# https://github.com/flashinfer-ai/flashinfer/pull/3636
+def test_a_compiler_of_a_build_that_was_killed_wants_fewer_of_them():
+    text = "FAILED: [code=137] a.o\nninja: build stopped: subcommand failed."
+    document = diagnose_score.answer(text)
+    assert [row["cause"] for row in document["causes"]] == ["host-memory"]
+    assert "MAX_JOBS=" in _commands(document)[0]
+
+
+# https://github.com/isaac-sim/IsaacLab/issues/7139
+@pytest.mark.parametrize(("after", "certain"), [("", True), ("\npython.sh: Segmentation fault", False)])
+def test_a_library_that_is_not_found_before_a_crash_is_not_certainly_the_cause(after, certain):
+    line = "ImportError: libcusparseLt.so.0: cannot open shared object file: No such file or directory"
+    row = diagnose_score.answer(line + after)["causes"][0]
+    assert (row["cause"], row["how"] != "likely") == ("toolkit-library-missing", certain)
+
+
+# https://github.com/flashinfer-ai/flashinfer/issues/5355
+def test_a_kernel_compiled_on_one_of_two_unlike_cards_is_not_the_framework_wheel_for_certain():
+    text = "RTX 4080 SUPER and RTX 3080\nflashinfer.norm: cuda:0 ok, cuda:1 cudaErrorNoKernelImageForDevice"
+    row = diagnose_score.answer(text)["causes"][0]
+    assert (row["cause"], row["how"]) == ("framework-arch-missing", "likely")
+    assert "~/.cache/flashinfer" in row["remedy"]
+
+
+# https://github.com/numpy/numpy/issues/32457
+def test_an_illegal_instruction_does_not_say_what_the_processor_lacks():
+    told = str(diagnose_score.answer("Gentoo, Ryzen 7 3800X\nIllegal instruction"))
+    assert "compiled anew without the flag" in told
+    assert "prints nothing" not in told
+
+
+_FULL = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("text", "has", "lacks"),
+    [
+        # https://github.com/matteospanio/torchfx/issues/74
+        ("cu128 wheels, GitHub-hosted runner, cibuildwheel\n" + _FULL, "/usr/share/dotnet", "whl/cpu"),
+        # https://github.com/ROCm/rocm-aic/pull/84
+        ("GitHub-hosted runner, docker build of the ROCm image\n" + _FULL, "docker system prune", "whl/cpu"),
+        # https://github.com/OpenADMET/openadmet-models/pull/574
+        ("ubuntu-latest, docker build\nNo space left on device", "/usr/local/lib/android", "tmpfs"),
+        ("docker build on my machine\nNo space left on device", "docker builder prune", "tmpfs"),
+        (f"Collecting torch==2.8.0\n{_FULL}\nthe runner has no GPU", "whl/cpu", "dotnet"),
+    ],
+)
+def test_a_full_disk_is_freed_where_it_is_full_and_a_build_for_the_card_stays_one(text, has, lacks):
+    commands = " ".join(_commands(diagnose_score.answer(text)))
+    assert has in commands
+    assert lacks not in commands
+
+
+# https://github.com/jjang-ai/vmlx/issues/120
+def test_a_metal_library_of_a_newer_macos_asks_for_the_wheel_of_this_one():
+    text = (
+        "macOS Sequoia\nTag: cp312-cp312-macosx_26_0_arm64\nFailed to load the default metallib. "
+        "This library is using language version 4.0 which is not supported on this OS."
+    )
+    document = diagnose_score.answer(text)
+    assert "macosx_14_0_arm64" in str(document)

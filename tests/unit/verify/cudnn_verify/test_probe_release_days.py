@@ -6,7 +6,13 @@ The lines are those that the libraries print; each class is from public threads.
 import pytest
 from pages import diagnose_score
 
-from builder.verify.cudnn_verify.common.release_days import day_of, day_told, first_after, newest_by
+from builder.verify.cudnn_verify.common.release_days import (
+    day_of,
+    day_told,
+    first_after,
+    last_for_python,
+    newest_by,
+)
 from builder.verify.cudnn_verify.read.reading import redact
 
 
@@ -189,7 +195,7 @@ def test_a_traceback_without_its_exception_is_said_to_be_cut(text, told):
                 "your project depends on onnxruntime==1.24.1, the requirements are unsatisfiable."
             ),
             "build-not-published",
-            'pip install "onnxruntime<1.24.1"',
+            "pip install onnxruntime==1.23.2",
         ),
         # https://github.com/Dao-AILab/flash-attention/issues/2008
         (
@@ -363,3 +369,44 @@ def test_a_release_is_no_secret():
     assert redact(text) == text
     assert redact("hf_token=abcdefgh") == "hf_token=[redacted]"
     assert redact("api_key: 12345678") == "api_key: [redacted]"
+
+
+# https://github.com/pegasystems/pega-datascientist-tools/pull/813
+@pytest.mark.parametrize(
+    ("text", "commands", "told"),
+    [
+        (
+            "onnxruntime==1.24.3\nuv sync --python 3.10\nno wheel for the current platform (onnxruntime)",
+            ['uv add "onnxruntime==1.23.2"', "uv python pin 3.11 && uv sync"],
+            "onnxruntime 1.24.3 has no file for Python 3.10: 1.23.2 is the last release with one",
+        ),
+        # https://github.com/ymx10086/ResearchClaw/issues/16
+        (
+            (
+                ".python-version: Python 3.10\nerror: Distribution onnxruntime==1.24.3 can't be installed "
+                "because it doesn't have a source distribution or wheel for the current platform"
+            ),
+            ["pip install onnxruntime==1.23.2"],
+            "onnxruntime 1.24.3 has no file for Python 3.10: 1.23.2 is the last release with one",
+        ),
+        # a Python that it has files for: another thing is at fault
+        (
+            "onnxruntime==1.24.3\nuv sync --python 3.12\nno wheel for the current platform (onnxruntime)",
+            [],
+            None,
+        ),
+    ],
+)
+def test_a_release_without_a_file_for_this_python_names_the_last_one_with(text, commands, told):
+    cause, found, because, _ = _first(text)
+    assert cause == "build-not-published"
+    assert [command for command in found if not command.startswith("rtbuild")] == commands
+    assert (told in because) is (told is not None)
+
+
+def test_the_last_release_for_a_python_is_told_of_a_later_one_alone():
+    assert last_for_python("onnxruntime", "1.24.3", (3, 10)) == ("1.23.2", "3.11")
+    assert last_for_python("onnxruntime", "1.23.2", (3, 10)) is None
+    assert last_for_python("onnxruntime", "1.24.3", (3, 11)) is None
+    assert last_for_python("onnxruntime", "", (3, 10)) is None
+    assert last_for_python("no-such-package", "1.0", (3, 10)) is None
