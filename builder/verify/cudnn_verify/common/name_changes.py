@@ -243,8 +243,11 @@ def _in_releases(remedies, module, name):
                 gone, new = (
                     outer and _entry(row[kind], outer, name, True, False) for kind in ("gone", "new")
                 )
-            if gone or new:
-                found.append(_found_of(package, gone, new)._replace(module=outer))
+            if not gone and not new:
+                continue
+            row_of = _found_of(package, gone, new)._replace(module=outer)
+            if not outer or row_of.home != "%s.%s" % (root, name):  # where the message says that it is not
+                found.append(row_of)
     return found[0] if found and (module or len(found) == 1) else None
 
 
