@@ -6,7 +6,7 @@ import functools
 import re
 
 from .tables import read_days
-from .versions import dotted, numbers
+from .versions import dotted, numbers, pins_of, satisfies
 
 
 @functools.lru_cache(maxsize=None)
@@ -82,6 +82,16 @@ def left_behind_told(remedies):
     python = dotted(numbers(remedies.here.python)[:2])
     told = "%s %s has no file for Python %s: %s is the last release with one"
     return told % (row[0], row[1], python, row[2]) if row else None
+
+
+def numpy_exchanged(remedies):
+    """The sentence on a NumPy of the text that is one which the package was compiled for, so that the one
+    that is loaded is another; None without it.
+    """
+    asked, here = remedies.known("numpy-compiled"), remedies.here.packages.get("numpy")
+    if not asked or not here or not satisfies(here, pins_of(asked)):
+        return None
+    return "what is imported was compiled for %s, as numpy %s is, and another NumPy is loaded" % (asked, here)
 
 
 def releases_around(package, release):

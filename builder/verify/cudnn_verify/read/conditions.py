@@ -8,12 +8,12 @@ import re
 
 from ..common.framework_builds import card_within
 from ..common.name_changes import change_told, name_change, no_release_told
-from ..common.release_days import left_behind_told
+from ..common.release_days import left_behind_told, numpy_exchanged
 from ..common.remedies import Remedies
 from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
 from ..common.torch_facts import KERNEL_PACKAGES
-from ..common.versions import dotted, numbers, pins_of, satisfies, two_that_exclude
+from ..common.versions import dotted, numbers, two_that_exclude
 from .fact_faults import FACT_FAULTS, cuda_of_variant, toolkit_above_driver
 from .text_facts import CUDA_NUMBERED
 
@@ -199,14 +199,6 @@ def _wheel_of_other_torch(facts, _):
     found = here and facts.wheel_torch and numbers(facts.wheel_torch)[:2] != here
     names = (facts.wheel_torch, facts.packages.get("torch"))
     return "a wheel here is built for PyTorch %s, and %s is installed" % names if found else None
-
-
-def _numpy_told_as_compiled(facts, detail):
-    """The NumPy of the text is one that the package was compiled for: the one that is loaded is another."""
-    asked, here = Remedies(facts, detail).known("numpy-compiled"), facts.packages.get("numpy")
-    if not asked or not here or not satisfies(here, pins_of(asked)):
-        return None
-    return "what is imported was compiled for %s, as numpy %s is, and another NumPy is loaded" % (asked, here)
 
 
 def _wheel_of(facts, detail):
@@ -455,10 +447,7 @@ CONDITIONS = {
         len(facts.capabilities) > 1
         and "cards of compute capability %s are here" % " and ".join(sorted(facts.capabilities, key=numbers))
     ),
-    "kernels-compiled-told": lambda facts, _: (
-        facts.kernels_at_run_told and "a package is named that compiles kernels as it runs"
-    ),
-    "numpy-told-as-compiled": _numpy_told_as_compiled,
+    "numpy-told-as-compiled": lambda facts, detail: numpy_exchanged(Remedies(facts, detail)),
     "asks-between-two": lambda facts, _: (
         facts.apart
         and facts.apart.kind in ("name", "module")
