@@ -79,7 +79,7 @@ class Remedies(FrameworkBuilds):
         found = [command for command in self._written(cause) if self._is_of_the_text(command)]
         # what no index has is not here, although the text has its version
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
-            found = [command for command in found if not changes_nothing(command, self.here)]
+            found = [command for command in found if not self._done(command)]
         found = [command for command in found if self._is_published(command) and self._is_served(command)]
         if self.numpy_of_1():
             found = [command for command in found if not _OF_NUMPY_2.search(command.text)]
@@ -254,6 +254,9 @@ class Remedies(FrameworkBuilds):
     def quoted(word):
         """A word for any shell, Windows' too."""
         return '"%s"' % word if re.search(r"[<>\[;,*]", word) else word
+
+    def _done(self, command):
+        return changes_nothing(command, self.here)
 
     def words(self, cause, commands):
         """The remedy in words: the narrowest that the facts have, with the version of cuDNN that is wanted if
