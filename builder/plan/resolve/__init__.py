@@ -22,17 +22,13 @@ if TYPE_CHECKING:
     )
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
     from .refusals import last_release as last_release
-    from .requirements import (
-        TYPED as TYPED,
-        Wishes as Wishes,
-        from_arguments as from_arguments,
-    )
     from .source_files import from_notebook as from_notebook
     from .solve import (
         Proposal as Proposal,
         needs_standalone as needs_standalone,
         to_matrix_yaml as to_matrix_yaml,
     )
+    from .wishes import TYPED as TYPED, Wishes as Wishes, from_arguments as from_arguments
 else:
     from builder.core import faces
 

@@ -13,7 +13,7 @@ from builder.core.model import Cell
 from builder.core.versions import apart, canonical, key, pinned, short
 from builder.plan.facts.tables import WheelPageRow, load
 from builder.plan.lock import pip_install
-from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.wishes import NamedRequirement
 
 _NAMED = re.compile(r"(?P<what>.+)-cu(?:da)?(?P<digits>\d{2,3})x?")
 

@@ -24,7 +24,7 @@ from builder.core.versions import canonical, contains, key, lower_bound, names_o
 from builder.plan.facts.rules import asked_once
 from builder.plan.facts.tables import load
 from builder.plan.lock import sdist_version
-from builder.plan.resolve.requirements import TYPED, NamedRequirement
+from builder.plan.resolve.wishes import TYPED, NamedRequirement
 from builder.sources.index import Index, IndexFile, UploadLimit, kept_out, pages, wheel_name
 
 TODAY = "today"

@@ -27,17 +27,10 @@ from builder.core.documents import CONTROL, shown
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.plan.facts.tables import FrameworkRow, load
-from builder.plan.resolve.requirements import (
-    LONGEST_LINE,
-    Wishes,
-    add_line,
-    files_beside,
-    install_line,
-    may_compile,
-    nothing,
-    read_text,
-)
+from builder.plan.resolve.project_texts import LONGEST_LINE, may_compile, read_text
+from builder.plan.resolve.requirements import add_line, files_beside, install_line, nothing
 from builder.plan.resolve.solve import pythons
+from builder.plan.resolve.wishes import Wishes
 
 _INSTRUCTION = re.compile(r"\s*(?P<word>[A-Za-z]+)\s+(?P<rest>.*)", re.DOTALL)
 _FROM = re.compile(r"FROM\s+(?:--\S+\s+)*(?P<image>\S+)(?:\s+AS\s+(?P<name>\S+))?\s*", re.IGNORECASE)

@@ -21,9 +21,10 @@ from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart, canonical, contains, key, lower_bound, release, requirement
 from builder.plan.facts.tables import NameSpan, load, name_spans
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period, released
-from builder.plan.resolve.requirements import OWN_SOURCE, NamedRequirement, Wishes, read_text
+from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.set_aside import with_aside
 from builder.plan.resolve.solve import Demand, closest
+from builder.plan.resolve.wishes import OWN_SOURCE, NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
 # -- what the sources themselves take: the releases that have it

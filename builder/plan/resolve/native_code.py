@@ -25,8 +25,9 @@ from builder.core.versions import (
 )
 from builder.plan.facts.rules import cuda_of
 from builder.plan.facts.tables import GpuRow, RemovedRow, card_of, load
-from builder.plan.resolve.requirements import NamedRequirement, Wishes, read_text
+from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.solve import Demand, Proposal
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 
 def compiling(asked: Wishes) -> list[str]:

@@ -32,10 +32,10 @@ from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.cuda_variants import pages_of
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
-from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
 from builder.plan.resolve.substitutes import Substitution
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")

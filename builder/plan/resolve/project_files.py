@@ -39,16 +39,8 @@ from builder.plan.resolve.environments import (
 )
 from builder.plan.resolve.evidence import add_told
 from builder.plan.resolve.native_code import note_builds, note_removed
-from builder.plan.resolve.requirements import (
-    LONGEST,
-    Wishes,
-    add_extras,
-    files_beside,
-    from_requirements,
-    quoted,
-    read_text,
-    take_extras,
-)
+from builder.plan.resolve.project_texts import LONGEST, quoted, read_text
+from builder.plan.resolve.requirements import add_extras, files_beside, from_requirements, take_extras
 from builder.plan.resolve.set_aside import lists_in, take_aside
 from builder.plan.resolve.source_files import (
     add_imported,
@@ -60,6 +52,7 @@ from builder.plan.resolve.source_files import (
     note_sources,
     sources_below,
 )
+from builder.plan.resolve.wishes import Wishes
 from builder.sources.index import MACHINES, environment
 
 

@@ -46,7 +46,6 @@ from builder.plan.resolve.refusals import (
     last_release,
     nothing,
 )
-from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.resolver import brought, prove
 from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (
@@ -71,6 +70,7 @@ from builder.plan.resolve.substitutes import (
     written_twice,
 )
 from builder.plan.resolve.vendor_builds import refused_for_vendor
+from builder.plan.resolve.wishes import NamedRequirement, Wishes, from_arguments
 from builder.sources.index import Index, Offer, ask
 
 

@@ -40,8 +40,8 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import FrameworkRow, card_of, load, to_type
 from builder.plan.lock import pip_line
-from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
+from builder.plan.resolve.wishes import NamedRequirement
 
 Available = Mapping[str, Sequence[str]] | None
 First = Callable[[Demand, Mapping[str, str]], Proposal | None]

@@ -38,8 +38,8 @@ from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.dates import Period, bounded, older_set
-from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
+from builder.plan.resolve.wishes import NamedRequirement
 from builder.sources.index import (
     Index,
     LocalWheel,

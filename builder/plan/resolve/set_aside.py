@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart
 from builder.plan.facts.tables import load
-from builder.plan.resolve.requirements import NamedRequirement, Wishes
 from builder.plan.resolve.solve import Demand
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 _FOR_OTHERS = re.compile(
     r"(?i)dev|test|doc|lint|build|ci\b|jupyter|notebook|example|demo|opt|extra|cpu|mac|arm|rocm|win"

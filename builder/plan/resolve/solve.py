@@ -55,7 +55,7 @@ from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.cuda_variants import followed
 from builder.plan.resolve.dates import Period
-from builder.plan.resolve.requirements import NamedRequirement, Wishes
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, Target, pages, rank, takes, wheel_name
 
 MOST = 6000

@@ -27,15 +27,9 @@ from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
 from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_conda_packages
 from builder.plan.resolve.evidence import bound_by_sources, used_names
-from builder.plan.resolve.requirements import (
-    Wishes,
-    add_extras,
-    files_beside,
-    install_line,
-    nothing,
-    quoted,
-    read_text,
-)
+from builder.plan.resolve.project_texts import quoted, read_text
+from builder.plan.resolve.requirements import add_extras, files_beside, install_line, nothing
+from builder.plan.resolve.wishes import Wishes
 
 # -- setuptools: setup.py and setup.cfg
 

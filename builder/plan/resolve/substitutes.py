@@ -38,7 +38,6 @@ from builder.plan.lock import sdist_version
 from builder.plan.resolve.cuda_variants import followed
 from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.refusals import against
-from builder.plan.resolve.requirements import TYPED, NamedRequirement
 from builder.plan.resolve.resolver import OF_NUMPY, SECONDS, Answer, on_numpy_1, reason, solved
 from builder.plan.resolve.solve import (
     Demand,
@@ -51,6 +50,7 @@ from builder.plan.resolve.solve import (
     needs_standalone,
     wheel_pythons,
 )
+from builder.plan.resolve.wishes import TYPED, NamedRequirement
 from builder.sources.index import Index, lacking, wheel_name
 
 _ON_EACH_PYTHON = 20

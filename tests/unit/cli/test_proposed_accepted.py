@@ -15,7 +15,7 @@ from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load
 from builder.plan.matrix import load as load_matrix
-from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.solve import Demand, search, split, to_matrix_yaml
 
 if TYPE_CHECKING:

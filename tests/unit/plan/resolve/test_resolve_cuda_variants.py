@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.plan.resolve import cuda_variants
-from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.solve import Demand, search, split
 
 

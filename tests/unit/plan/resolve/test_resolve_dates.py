@@ -12,10 +12,10 @@ import pytest
 from builder.core.errors import NoSolutionError, UsageError
 from builder.core.model import Wheel
 from builder.plan.resolve import dates
-from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.dates import Period, as_of, older_set, period_of, released
-from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, search, split
+from builder.plan.resolve.wishes import NamedRequirement
 from builder.sources.index import IndexFile, UploadLimit, kept_out
 
 RELEASES = {

@@ -21,9 +21,9 @@ from builder.plan.resolve.evidence import (
     with_told,
 )
 from builder.plan.resolve.project_files import from_file
-from builder.plan.resolve.requirements import Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, split
 from builder.plan.resolve.substitutes import Substitution, _one_of_each, _siblings
+from builder.plan.resolve.wishes import Wishes, from_arguments
 from builder.sources.index import IndexFile
 
 if TYPE_CHECKING:

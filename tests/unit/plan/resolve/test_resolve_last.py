@@ -14,7 +14,7 @@ from builder.core.versions import pinned, release
 from builder.plan.facts.rules import by_compat
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.resolve import AskedMachine, last_release, propose
-from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.solve import Demand, judged, split
 from builder.sources.index import Index
 from builder.sources.index.uv import IndexSettings

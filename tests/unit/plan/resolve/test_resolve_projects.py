@@ -13,9 +13,9 @@ from builder.core.errors import UsageError
 from builder.plan.resolve import native_code
 from builder.plan.resolve.evidence import with_data_on_cpu, with_told
 from builder.plan.resolve.project_files import from_file
-from builder.plan.resolve.requirements import TYPED, from_arguments
 from builder.plan.resolve.set_aside import with_aside
 from builder.plan.resolve.solve import Demand, split
+from builder.plan.resolve.wishes import TYPED, from_arguments
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 SAME = ["numpy<1.24", "torch==1.10.2"]

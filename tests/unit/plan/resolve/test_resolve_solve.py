@@ -19,7 +19,7 @@ from builder.plan.facts.tables.gpus import driver_installs
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import notes, solve
-from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.refusals import nothing
 from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import (

@@ -23,8 +23,8 @@ from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
 from builder.plan.resolve import native_code, proposing, substitutes
 from builder.plan.resolve import notes as told_of
-from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import resolver as proving
+from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.resolver import reason
 from builder.plan.resolve.solve import Demand, Proposal, search, split, wheel_pythons
 from builder.sources.index import Offer

@@ -14,8 +14,8 @@ from pages import diagnose_score
 
 from builder.core.versions import at_least, key
 from builder.plan.facts.tables import load
-from builder.plan.resolve.requirements import from_arguments
 from builder.plan.resolve.solve import Demand, search, split
+from builder.plan.resolve.wishes import from_arguments
 from builder.verify.cudnn_verify.common.framework_builds import serves
 from builder.verify.cudnn_verify.common.package_facts import PACKAGE_FACTS
 from builder.verify.cudnn_verify.common.remedies import Remedies
