@@ -31,21 +31,7 @@ if TYPE_CHECKING:
         said_of as said_of,
         to_type as to_type,
     )
-    from .loader import (
-        BadRow as BadRow,
-        CudnnRow as CudnnRow,
-        GpuRow as GpuRow,
-        KernelRow as KernelRow,
-        NameRow as NameRow,
-        RemovedRow as RemovedRow,
-        SameFilesRow as SameFilesRow,
-        SystemRow as SystemRow,
-        TagRow as TagRow,
-        VendorBuildRow as VendorBuildRow,
-        WheelPageRow as WheelPageRow,
-        jax_cuda as jax_cuda,
-        load as load,
-    )
+    from .loader import jax_cuda as jax_cuda, load as load
     from .packages import (
         CUDA_LIBRARY as CUDA_LIBRARY,
         NUMBERED as NUMBERED,
@@ -58,6 +44,19 @@ if TYPE_CHECKING:
         newest_minor as newest_minor,
     )
     from .probe_facts import portable as portable
+    from .rows import (
+        BadRow as BadRow,
+        CudnnRow as CudnnRow,
+        GpuRow as GpuRow,
+        KernelRow as KernelRow,
+        NameRow as NameRow,
+        RemovedRow as RemovedRow,
+        SameFilesRow as SameFilesRow,
+        SystemRow as SystemRow,
+        TagRow as TagRow,
+        VendorBuildRow as VendorBuildRow,
+        WheelPageRow as WheelPageRow,
+    )
     from .system_libraries import SystemLibraryRow as SystemLibraryRow
 else:
     from builder.core import faces

@@ -10,7 +10,8 @@ from builder.core.cards import KnownCards, first_card, index_cards, is_ambiguous
 from builder.core.errors import UsageError
 from builder.core.versions import key
 from builder.plan.facts.tables.frameworks import Row, TableFile
-from builder.plan.facts.tables.loader import Facts, GpuRow, InstanceRow, load
+from builder.plan.facts.tables.loader import Facts, load
+from builder.plan.facts.tables.rows import GpuRow, InstanceRow
 
 _JAX = "https://docs.jax.dev/en/latest/installation.html"
 _MAKERS = {

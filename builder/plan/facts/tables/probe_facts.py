@@ -13,8 +13,9 @@ from packaging.version import Version
 from builder.core.versions import key, requirement
 from builder.plan.facts.tables.frameworks import FrameworkRow, FrameworkTable
 from builder.plan.facts.tables.gpus import known_cards
-from builder.plan.facts.tables.loader import BadRow, Facts, FrameworkName, KernelRow, WheelFamilyRow, load
+from builder.plan.facts.tables.loader import Facts, load
 from builder.plan.facts.tables.packages import PackageRow
+from builder.plan.facts.tables.rows import BadRow, FrameworkName, KernelRow, WheelFamilyRow
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.plan.facts.tables.frameworks import FrameworkRow
-    from builder.plan.facts.tables.loader import TagRow
+    from builder.plan.facts.tables.rows import TagRow
 
 KNOWN = tables.load()
 CARDS = ("T4", "A100", "H100", "V100", "P100", "RTX3090", "RTX4090", "B200", "RTX5090", "K80")
