@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rtbuild_command import rtbuild
 
-from builder.plan.resolve.substitutes import PYTHONS_OWN
+from builder.plan.resolve.loosening import PYTHONS_OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

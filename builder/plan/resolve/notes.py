@@ -30,11 +30,11 @@ from builder.plan.facts.rules import (
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.cuda_variants import pages_of
+from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
-from builder.plan.resolve.substitutes import Substitution
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
 

@@ -23,6 +23,7 @@ from builder.plan.facts.tables import NameRow, card_of, load
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
+from builder.plan.resolve.loosening import NearestDemand, Substitution, written_twice
 from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
@@ -62,13 +63,7 @@ from builder.plan.resolve.solve import (
     to_matrix_yaml,
     wheel_pythons,
 )
-from builder.plan.resolve.substitutes import (
-    NearestDemand,
-    Substitution,
-    joined,
-    nearest_demand,
-    written_twice,
-)
+from builder.plan.resolve.substitutes import joined, nearest_demand
 from builder.plan.resolve.vendor_builds import refused_for_vendor
 from builder.plan.resolve.wishes import NamedRequirement, Wishes, from_arguments
 from builder.sources.index import Index, Offer, ask

@@ -13,10 +13,10 @@ from builder.core.model import Base, Cell, Cuda
 from builder.core.versions import at_least, canonical, contains, key, names_of, release
 from builder.plan.facts.tables import VendorBuildRow, card_of, load, to_type
 from builder.plan.lock import pip_install
+from builder.plan.resolve.loosening import NearestDemand, loosened
 from builder.plan.resolve.native_code import of_compiled
 from builder.plan.resolve.resolver import SECONDS
 from builder.plan.resolve.solve import Demand, Proposal, closest
-from builder.plan.resolve.substitutes import NearestDemand, loosened
 from builder.plan.resolve.wishes import NamedRequirement
 from builder.sources.index import Index
 

@@ -20,9 +20,10 @@ from builder.plan.resolve.evidence import (
     used_names,
     with_told,
 )
+from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.solve import Demand, split
-from builder.plan.resolve.substitutes import Substitution, _one_of_each, _siblings
+from builder.plan.resolve.substitutes import _one_of_each, _siblings
 from builder.plan.resolve.wishes import Wishes, from_arguments
 from builder.sources.index import IndexFile
 

@@ -21,7 +21,7 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import asked_once, by_compat
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
-from builder.plan.resolve import native_code, proposing, substitutes
+from builder.plan.resolve import loosening, native_code, proposing, substitutes
 from builder.plan.resolve import notes as told_of
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve import wishes as reading
@@ -58,7 +58,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
             wheels.append(Wheel(name=parsed.name, version=version or "1", file="f", sha256="", size=1))
         return replace(proposal, wheels=len(wheels)), wheels
 
-    monkeypatch.setattr(substitutes, "solved", solved)
+    monkeypatch.setattr(loosening, "solved", solved)
     return asked
 
 
@@ -315,7 +315,7 @@ def newest_that_goes(proposal, _index, _driver, **_options):
 
 
 def test_what_gave_way_is_brought_back_as_near_as_it_goes(monkeypatch) -> None:
-    monkeypatch.setattr(substitutes, "solved", newest_that_goes)
+    monkeypatch.setattr(loosening, "solved", newest_that_goes)
     asked = demanded("torch==2.5.1", "umap-learn", "transformers~=4.4.2", "opencv-python==3.2.0")
     found = substitutes.nearest_demand(asked, Listed(HAD), {})
     assert found is not None
@@ -349,7 +349,7 @@ def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
     def solved(*_asked, **_options):
         raise KeyError("cell")
 
-    monkeypatch.setattr(substitutes, "solved", solved)
+    monkeypatch.setattr(loosening, "solved", solved)
     with pytest.raises(FaultError, match="unexpected KeyError"):
         changes("torch==2.5.1", "scipy")
 
@@ -431,7 +431,7 @@ def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(mo
             return replace(proposal, unasked="https://index.example did not answer"), ()
         return newest_that_goes(proposal, None, None)
 
-    monkeypatch.setattr(substitutes, "solved", solved)
+    monkeypatch.setattr(loosening, "solved", solved)
     marked = 'torchvision==0.20.1+cu121; sys_platform == "win32"'
     asked = demanded("torch==2.5.1+cu121", "transformers~=4.4.2", marked, index=("https://index.example",))
     found = substitutes.nearest_demand(asked, Listed(HAD), {})
@@ -450,7 +450,7 @@ def test_a_release_that_moves_for_the_sake_of_a_silent_index_says_so(monkeypatch
         silent = "https://index.example did not answer" if "+" in str(proposal.cell.frameworks) else None
         return replace(proposal, unasked=silent), ()
 
-    monkeypatch.setattr(substitutes, "solved", solved)
+    monkeypatch.setattr(loosening, "solved", solved)
     asked = demanded("onnxruntime-gpu==1.18.0", "torch==2.3.1")
     found = substitutes.nearest_demand(asked, Listed({}), {})
     assert found is not None
@@ -459,7 +459,7 @@ def test_a_release_that_moves_for_the_sake_of_a_silent_index_says_so(monkeypatch
 
 
 def test_a_release_that_the_rules_name_is_taken_and_not_left_out(monkeypatch) -> None:
-    monkeypatch.setattr(substitutes, "solved", lambda proposal, *_, **__: (replace(proposal, wheels=1), ()))
+    monkeypatch.setattr(loosening, "solved", lambda proposal, *_, **__: (replace(proposal, wheels=1), ()))
     found = substitutes.nearest_demand(demanded("torch==2.10.0", "torchcodec>=0.9.1"), Listed(), {})
     assert found is not None
     (change,) = found.changes
@@ -483,7 +483,7 @@ def test_companions_that_are_pinned_for_another_pytorch_move_with_it_and_none_is
         ]
         return replace(proposal, wheels=len(newest)), newest
 
-    monkeypatch.setattr(substitutes, "solved", solved)
+    monkeypatch.setattr(loosening, "solved", solved)
     pins = ("torch==2.8.0", *(f"{name}=={versions[0]}" for name, versions in had.items()))
     found = substitutes.nearest_demand(demanded(*pins, python="3.11", driver="570"), Listed(had), {})
     assert found is not None
@@ -495,6 +495,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     now = itertools.count(0.0, step)
     slow = SimpleNamespace(monotonic=lambda: next(now))
     monkeypatch.setattr(substitutes, "time", slow)
+    monkeypatch.setattr(loosening, "time", slow)
     monkeypatch.setattr(proving, "time", slow)
 
 
@@ -622,7 +623,7 @@ def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
 def test_of_packages_whose_files_speak_against_one_another_the_nearest_set_is_read(monkeypatch) -> None:
     demand, broken = demanded("torch==2.10.0", "taker"), proposing._BrokenSetError("nothing is possible")
     best = search(demanded("torch==2.10.0")).possible[0]
-    way = substitutes.Substitution(asked=demand.companions[0], instead="taker==1", reason="")
+    way = loosening.Substitution(asked=demand.companions[0], instead="taker==1", reason="")
     read: list[object] = []
 
     def refused(*_args, **_options):
@@ -740,7 +741,7 @@ def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_a
 
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
-    monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    monkeypatch.setattr(loosening, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
     wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
@@ -779,7 +780,7 @@ def test_the_reason_is_what_the_resolver_says_of_that_package(lines: tuple[str, 
 
 def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> None:
     """torchvision 0.8.2 pins torch==1.7.1 in its own metadata; 0.3.0 asks for any from 1.1.0 on."""
-    monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    monkeypatch.setattr(loosening, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
     wanted = demanded("torch==1.1.0", "torchvision==0.3.0", "torchtext==0.3.1", gpus=("RTX3090",))
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
@@ -832,10 +833,10 @@ def test_where_a_wheel_is_lacked_no_python_is_asked_that_can_be_no_nearer(
         for python, n in (("3.8", 0), ("3.9", 1), ("3.10", 1), ("3.11", 0))
     ]
 
-    def loosened(proposal: Proposal, **_: object) -> substitutes.NearestDemand:
+    def loosened(proposal: Proposal, **_: object) -> loosening.NearestDemand:
         asked.append(proposal.cell.python)
-        change = substitutes.Substitution(asked=demand.frameworks[0], instead=None)
-        return substitutes.NearestDemand(changes=(change,), proposal=proposal)
+        change = loosening.Substitution(asked=demand.frameworks[0], instead=None)
+        return loosening.NearestDemand(changes=(change,), proposal=proposal)
 
     monkeypatch.setattr(substitutes, "_one_for_each_python", lambda *_: ways)
     monkeypatch.setattr(substitutes, "loosened", loosened)
@@ -852,12 +853,12 @@ BOTH = (
 
 
 def test_of_two_that_write_the_same_files_the_one_that_can_go_goes() -> None:
-    mine = substitutes.written_twice(BOTH, ["opencv-python-headless", "albumentations"])
+    mine = loosening.written_twice(BOTH, ["opencv-python-headless", "albumentations"])
     assert list(mine) == ["opencv-python-headless"]
-    (why,) = substitutes.written_twice(BOTH, ["opencv-contrib-python-headless", "albumentations"]).values()
+    (why,) = loosening.written_twice(BOTH, ["opencv-contrib-python-headless", "albumentations"]).values()
     assert "another package brings opencv-python-headless" in why
     assert "`pip install --force-reinstall --no-deps opencv-contrib-python-headless`" in why
-    assert substitutes.written_twice(BOTH, ["albumentations"]) == {}
+    assert loosening.written_twice(BOTH, ["albumentations"]) == {}
 
 
 def test_what_compiles_cuda_code_is_told_nvcc_an_image_and_the_cards_architecture() -> None:
