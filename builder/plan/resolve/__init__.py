@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .cuda_variants import pages_of as pages_of
     from .environments import from_conda as from_conda
+    from .manifests import from_pylock as from_pylock, from_pyproject as from_pyproject
     from .notes import (
         AskedSystem as AskedSystem,
         ElsewhereLine as ElsewhereLine,
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
         windows_lines as windows_lines,
         without_cuda as without_cuda,
     )
-    from .project_files import (
-        from_file as from_file,
-        from_pylock as from_pylock,
-        from_pyproject as from_pyproject,
-    )
+    from .project_files import from_file as from_file
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
     from .refusals import last_release as last_release
     from .source_files import from_notebook as from_notebook

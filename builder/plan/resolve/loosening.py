@@ -111,6 +111,7 @@ class Kept:
 
 
 def compiles(proposal: Proposal) -> bool:
+    """Whether a proposal's image may have packages compiled for it."""
     return proposal.cell.base.kind == "rootfs"
 
 
@@ -126,6 +127,7 @@ def release_line(text: str) -> tuple[int, int] | None:
 
 
 def is_of_another_major(change: Substitution) -> bool:
+    """Whether a package gets a release of another major version."""
     old, new = release_line(str(change.asked)), release_line(change.instead or "")
     return old is not None and new is not None and old[0] != new[0]
 

@@ -10,7 +10,8 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import load
-from builder.plan.resolve.project_files import from_file, from_pylock, from_pyproject
+from builder.plan.resolve.manifests import from_pylock, from_pyproject
+from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.project_texts import MOST_BYTES
 from builder.plan.resolve.requirements import from_requirements
 from builder.plan.resolve.source_files import from_notebook
