@@ -34,7 +34,7 @@ from builder.image.layers.store import LayerStore
 from builder.plan import matrix
 from builder.plan.lock.file import read_lock
 from builder.plan.matrix.values import APT, BadValue
-from builder.plan.resolve import environments, project_files, requirements, source_files
+from builder.plan.resolve import environments, manifests, requirements, source_files
 from builder.release.dispatch.fleet import load_fleet
 from builder.sources.index import archives
 from builder.sources.oci.wire import Login, answer
@@ -340,8 +340,8 @@ REQUIREMENTS = [
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *((project_files.from_pyproject, text) for text in PROJECTS),
-        *((project_files.from_pylock, text) for text in PROJECTS),
+        *((manifests.from_pyproject, text) for text in PROJECTS),
+        *((manifests.from_pylock, text) for text in PROJECTS),
         *((source_files.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
         *((requirements.from_requirements, text) for text in REQUIREMENTS),
         (lambda path: environments.read_conda(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
