@@ -117,6 +117,15 @@ def test_a_build_ends_in_the_store(engine: Engine, build, tmp_path: Path) -> Non
     assert engine.read_file(image.reference, "/eight") is None
 
 
+def test_a_file_that_is_too_large_is_refused_and_leaves_no_container(build, engine: Engine) -> None:
+    """The engine removes no container while a file is copied out of it."""
+    image = build("RUN dd if=/dev/zero of=/large bs=1M count=24\n")
+    with pytest.raises(CellError, match=r"/large in .* is larger than 16777216 bytes"):
+        engine.read_file(image.reference, "/large")
+    with closing(docker.from_env()) as client:
+        assert not client.containers.list(all=True, filters={"ancestor": image.reference})
+
+
 def test_the_same_context_gives_the_same_image_twice(build) -> None:
     first = build("COPY --link busybox /again\n", no_cache=True)
     second = build("COPY --link busybox /again\n")

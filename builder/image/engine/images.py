@@ -1,5 +1,6 @@
 """Images in the engine's store: their content and their names."""
 
+import contextlib
 import io
 import re
 import tarfile
@@ -19,7 +20,7 @@ from builder.core.digests import content_of
 from builder.core.errors import CancelledError, CellError, ImageMissingError, RegistryError
 from builder.sources.oci import CELL_LABEL, INPUTS_LABEL
 
-_LARGEST_FILE = 4 << 20
+_LARGEST_FILE = 16 << 20
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
 """Refusals, which trying again does not change."""
 _MISSING = re.compile("not found|manifest unknown|name unknown", re.IGNORECASE)
@@ -174,7 +175,7 @@ class ImageStore:
         """One file out of an image, of a container that is never started; None if there is no such file, or a
         link of that name, which the engine's API does not follow.
 
-        Raises CellError also if it is larger than 4 MiB.
+        Raises CellError also if it is larger than 16 MiB.
         """
         api = self._client.api
         with said_by_engine(f"read {path} in {reference}"):
@@ -182,10 +183,11 @@ class ImageStore:
             try:
                 chunks, _ = api.get_archive(container, path)
                 archive = b""
-                for chunk in chunks:
-                    archive += chunk
-                    if len(archive) > _LARGEST_FILE:
-                        raise CellError(f"{path} in {reference} is larger than {_LARGEST_FILE} bytes")
+                with contextlib.closing(chunks):  # the engine removes no container that it is copying out of
+                    for chunk in chunks:
+                        archive += chunk
+                        if len(archive) > _LARGEST_FILE:
+                            raise CellError(f"{path} in {reference} is larger than {_LARGEST_FILE} bytes")
             except docker.errors.NotFound:
                 return None
             finally:
