@@ -90,7 +90,7 @@ def test_a_file_is_read_and_a_link_of_its_name_is_none(kind: bytes, found: bytes
     removed: list[str] = []
     api = SimpleNamespace(
         create_container=lambda *_, **__: {"Id": "c"},
-        get_archive=lambda *_: ([archive.getvalue()], {}),
+        get_archive=lambda *_: ((chunk for chunk in [archive.getvalue()]), {}),
         remove_container=lambda name, **_: removed.append(name),
     )
     assert ImageStore(SimpleNamespace(api=api)).read_file("image", "/etc/passwd") == found  # type: ignore[arg-type]
