@@ -508,14 +508,13 @@ _COMPUTES = re.compile(
 
 def with_data_on_cpu(demand: Demand, asked: Wishes) -> Demand:
     """The demand with ``tensorflow-cpu`` in place of a TensorFlow beside another framework, where it is typed
-    or the sources take nothing of it that computes: it would take the card's memory from the other.
+    or what the sources take of it computes nothing: it would take the card's memory from the other.
     """
     other = next((wish for wish in demand.frameworks if load().table_name(wish.name) != "tensorflow"), None)
     mine = [wish for wish in demand.frameworks if load().table_name(wish.name) == "tensorflow"]
     typed = next((wish for wish in demand.companions if wish.name == "tensorflow-cpu"), None)
     names = asked.used.get("tensorflow", set()) - {"tensorflow"}
-    read = bool(names) or any(asked.used.get(load().table_name(one.name), ()) for one in demand.frameworks)
-    data = read and not any(map(_COMPUTES.match, names))
+    data = bool(names) and not any(map(_COMPUTES.match, names))
     if other is None or not mine or not (data or typed is not None):
         return demand
     kept = [] if typed is not None else [mine[0].named("tensorflow-cpu")]

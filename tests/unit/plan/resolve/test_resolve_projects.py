@@ -782,6 +782,7 @@ def test_lists_that_are_left_aside_bind_what_both_name_and_bring_a_framework(tmp
         ("import jax\nimport tensorflow as tf\nx = tf.data.Dataset\ny = jax.jit(f)\n", [], True),
         ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\ny = jax.jit(f)\n", [], False),
         ("import jax\nimport tensorflow as tf\nx = tf.keras.Model\n", ["tensorflow-cpu"], True),
+        ("import jax\ny = jax.jit(f)\n", [], False),  # what is not taken tells nothing
         ("x = 1\n", [], False),
     ],
 )
