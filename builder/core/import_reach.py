@@ -38,9 +38,7 @@ def may_come_to(module: str, executed: Collection[str], wheels: Iterable[str], i
     names = tuple(wheels)
     queue, seen = [module], {module}
     for at in queue:
-        if at in executed:
-            return True
-        if len(queue) > _MOST_ON_THE_WAY:
+        if at in executed or len(queue) > _MOST_ON_THE_WAY:
             return True
         for asked in filter(None, (at, _STANDS_IN.get(at))):
             if asked != at and asked in executed:

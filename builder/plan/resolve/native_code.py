@@ -24,7 +24,7 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules import cuda_of
-from builder.plan.facts.tables import GpuRow, RemovedRow, card_of, load
+from builder.plan.facts.tables import GpuRow, RemovedRow, cards_of, load
 from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.solve import Demand, Proposal
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
@@ -96,7 +96,7 @@ def for_compiling(demand: Demand, asked: Wishes) -> Demand:
     """The demand with a PyTorch whose tool for extensions knows the cards, where the project's own CUDA code
     is compiled by it and no requirement says otherwise.
     """
-    places, cards = compiling(asked), [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    places, cards = compiling(asked), cards_of(demand.gpus)
     if not places or not cards:
         return demand
     newest = max(cards, key=lambda card: key(card.capability))
@@ -164,7 +164,9 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     images = [(row, name) for row in rows for name in row.systems if name.startswith("ubuntu")]
     newest = max(images, key=lambda one: (key(one[0].cuda), key(one[1].removeprefix("ubuntu"))), default=None)
     row, system = newest if newest is not None else (None, "")
-    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    devel = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has" if row is not None else ""
+    has_it = f"{devel} it" if devel else ""
+    cards = cards_of(demand.gpus)
     known = {_known_to_nvcc(best.cell, card) for card in cards}
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
     gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
@@ -172,27 +174,25 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     if asked.sources:
         told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
         more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
         arch = f", with ENV TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
         text = (
             f"{told}{more}: to be installed after the others, by `pip install --no-build-isolation`; CUDA "
             f"code in it takes nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{host}{image}{arch}"
+            f"-base and -runtime images lack{host}{has_it}{arch}"
         )
         folders = [one for one, _, here in asked.sources if not here and "://" not in one and one != "."]
         yield text + "; its folder is not here: `git submodule update --init --recursive`" * bool(folders)
     installed = [place for kind, _, place in asked.compiling if kind == "install"]
     if installed and not any(text == "." for text, _, _ in asked.sources):
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
         arch = f", with TORCH_CUDA_ARCH_LIST={listed!r}" if listed else ""
         yield (
             f"{', '.join(installed[:4])}: CUDA code of the project's own, compiled as `pip install "
             f"--no-build-isolation` of its folder, after the others, by nvcc of CUDA {short(cuda, 2)}, which "
-            f"-base and -runtime images lack{host}{image}{arch}"
+            f"-base and -runtime images lack{host}{has_it}{arch}"
         )
     at_run = [(value, place) for kind, value, place in asked.compiling if kind == "run"]
     if at_run:
-        image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has both" if row is not None else ""
+        image = f"{devel} both" if devel else ""
         needed = f", without which it ends with `Unknown CUDA arch` on {cards[0].name}" * _refuses(
             best, cards[:1]
         )
@@ -201,8 +201,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
             f"{', '.join(place for _, place in at_run[:4])}: {at_run[0][0]} compiles CUDA code as it runs, "
             f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
         )
-    image = f": an image FROM nvidia/cuda:{row.cuda}-devel-{system} has it" if row is not None else ""
-    yield from _of_scripts(asked, f"CUDA {short(cuda, 2)}", host + image, cards, known)
+    yield from _of_scripts(asked, f"CUDA {short(cuda, 2)}", host + has_it, cards, known)
     for kind, value, place in asked.compiling:
         if kind in {"run", "install", "script", "perhaps"}:
             continue

@@ -27,7 +27,7 @@ from builder.plan.facts.rules import (
     of_generations,
     of_older_driver,
 )
-from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, leaving_out, load
+from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, cards_of, leaving_out, load
 from builder.plan.lock import after, official_images, pip_install, pip_line
 from builder.plan.resolve.cuda_variants import pages_of
 from builder.plan.resolve.loosening import Substitution
@@ -168,7 +168,7 @@ def _compiling(cell: Cell) -> Iterator[str]:
 
 def of_features(best: Proposal, demand: Demand) -> Iterator[str]:
     """What packages of the first proposal do on newer cards alone."""
-    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    cards = cards_of(demand.gpus)
     for parsed in map(Requirement, (*best.cell.frameworks, *best.cell.pip)):
         features = row.features if (row := load().package_names.get(canonical(parsed.name))) else {}
         for card in cards:
@@ -195,7 +195,7 @@ def with_code_read(one: Proposal, demand: Demand, index: Index, note: Callable[[
     """The proposal with the GPU code of packages that no table knows read from their wheels: one that has
     code for each card is known to be possible. What cannot be read stays unknown.
     """
-    cards = [card for gpu in demand.gpus if (card := card_of(gpu)) is not None]
+    cards = cards_of(demand.gpus)
     found = list(one.findings)
     for parsed in map(Requirement, one.cell.pip if cards else ()):
         version = pinned(parsed)

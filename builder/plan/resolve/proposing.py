@@ -19,7 +19,7 @@ from builder.core.errors import (
 )
 from builder.core.versions import at_least, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, Outcome, platform_of
-from builder.plan.facts.tables import NameRow, card_of, load
+from builder.plan.facts.tables import NameRow, cards_of, load
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
@@ -294,7 +294,7 @@ def _told_elsewhere(asked: Wishes, gpus: Sequence[str]) -> Iterator[None]:
             first, *more = none.message.splitlines()
             none.reasons = (*asked.clashes, *none.reasons)
             none.message = "\n".join((first, *(f"  {clash}" for clash in asked.clashes), *more))
-        cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
+        cards = cards_of(gpus)
         rows = {
             row: str(row.source)
             for wish in asked.wishes

@@ -38,7 +38,7 @@ from builder.plan.facts.rules import (
     of_driver,
     of_generations,
 )
-from builder.plan.facts.tables import FrameworkRow, card_of, load, to_type
+from builder.plan.facts.tables import FrameworkRow, card_of, cards_of, load, to_type
 from builder.plan.lock import pip_line
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
 from builder.plan.resolve.wishes import NamedRequirement
@@ -522,7 +522,7 @@ def _other_build(row: FrameworkRow, demand: Demand) -> str:
     family = load().families.get(str(major(row.cuda or "")))
     if family is None or family.capability_max is None:
         return has
-    cards = (card for gpu in demand.gpus if (card := card_of(gpu)) is not None)
+    cards = cards_of(demand.gpus)
     newer = next((card for card in cards if not at_least(family.capability_max, card.capability)), None)
     if newer is None:
         return has

@@ -64,10 +64,9 @@ def with_aside(demand: Demand, aside: Iterable[NamedRequirement]) -> tuple[Deman
                 load().is_framework(wish.name)
                 and load().table_name(other.name) == load().table_name(wish.name)
             )
-            fits = not apart(parsed.specifier, other.parsed.specifier)
             if not same or not other.parsed.specifier or not _holds_on_linux(other):
                 continue
-            if fits:
+            if not apart(parsed.specifier, other.parsed.specifier):
                 parsed.specifier &= other.parsed.specifier
                 places.append(other.place)
             else:

@@ -9,7 +9,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 
 import requests
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_sdist_filename
+from packaging.version import Version
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Wheel
@@ -141,11 +142,8 @@ def _version(file: str, name: str) -> Version | None:
     wheel = wheel_name(file)
     if wheel is not None:
         return wheel.version
-    stem = file.removesuffix(".tar.gz").removesuffix(".zip")
-    own, _, text = stem.rpartition("-")
-    if stem == file or canonical(own) != name:
-        return None
     try:
-        return Version(text)
-    except InvalidVersion:
+        own, version = parse_sdist_filename(file)
+    except ValueError:  # of another form, or with no version
         return None
+    return version if own == name else None

@@ -26,7 +26,7 @@ from builder.core.versions import (
 )
 from builder.plan.facts.rules.cell_packages import CellFramework
 from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, cards_of, load
 
 REBUILT = "localhost:5000"
 """The registry in which an image that NVIDIA deleted is proposed: the user's own, into which it is built from
@@ -274,7 +274,7 @@ def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequenc
 
     ``built`` are the versions that the frameworks were compiled with.
     """
-    cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
+    cards = cards_of(gpus)
     majors = {major(version) for version in built}
 
     def serves(version: str) -> bool:

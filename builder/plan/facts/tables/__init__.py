@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ON_JETSON as ON_JETSON,
         builds_of as builds_of,
         card_of as card_of,
+        cards_of as cards_of,
         class_of as class_of,
         driver_installs as driver_installs,
         is_without as is_without,

@@ -3,7 +3,7 @@
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from builder.core.cards import KnownCards, first_card, index_cards, is_ambiguous, meant_by, words_of
@@ -76,6 +76,11 @@ def known_class(text: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=1024)
+def cards_of(texts: Iterable[str]) -> list[GpuRow]:
+    """The cards that texts name, as :func:`card_of`, without those that no table has."""
+    return [card for text in texts if (card := card_of(text)) is not None]
+
+
 def card_of(text: str) -> GpuRow | None:
     """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
 

@@ -1,8 +1,7 @@
 """Which of two packages of a failure is the later one, by the days on which their releases came, and which
 release of the one belongs to the time of the other.
 
-``facts`` is a :class:`~text_facts.TextFacts`; None is for what is not
-known.
+``facts`` is a :class:`~text_facts.TextFacts`; None is for a value that is not known.
 """
 
 import re
@@ -11,7 +10,7 @@ from collections import namedtuple
 from .distributions import canonical
 from .name_changes import BETWEEN_TWO, plain_release, release_here
 from .release_days import day_of, day_told, first_after, newest_by, release_rows, releases_around
-from .tables import read_days
+from .tables import read_days, read_patterns
 from .toolkit_facts import text_of
 from .versions import numbers
 
@@ -20,19 +19,15 @@ from .versions import numbers
 # their time, None without one; asks: whether the others are the one that asks; written: how the days are told
 OfTime = namedtuple("OfTime", "asked here others newer since until asks written")
 
-_OF_A_BUILD = re.compile(
-    r"(?:torch(?!metrics|-geometric)[\w-]*|tensorflow|tensorrt|tensorrt-llm|jaxlib|triton|vllm|sglang|lmdeploy|xformers|"
-    r"flash-attn[\w-]*|flashinfer-python|mamba-ssm|causal-conv1d|transformer-engine|onnxruntime-gpu|cupy\S*|"
-    r"cuda-\w+|setuptools)$"
-)
-"""Packages of which a release is chosen by PyTorch, CUDA or the card, or has a rule of its own."""
 _MOST_BESIDE = 4
 """Releases that stand beside a failure: a longer list is all that is installed."""
 
 
 def may_move(package):
-    """Whether pip may change a package alone: none of a build for a PyTorch or a CUDA."""
-    return not _OF_A_BUILD.match(package)
+    """Whether pip may change a package alone: none of a build for a PyTorch or a CUDA, or with a rule of its
+    own.
+    """
+    return not re.match("(?:%s)$" % read_patterns()["grammar"]["of-a-build"], package)
 
 
 def releases_beside(facts, package):
@@ -99,9 +94,8 @@ def of_time(facts):
     written = ["%s %s is of %s" % (asked, here, day_told(mine))]
     written += ["%s %s of %s" % (name, of, day_told(day_of(name, of))) for name, of in sorted(others.items())]
     since = until = None
-    raised = (
-        getattr(facts, "apart", None) is None and not asks
-    )  # what raises is itself at fault, as far as the text tells
+    # what raises is itself at fault, as far as the text tells
+    raised = getattr(facts, "apart", None) is None and not asks
     if newer:
         own = here.partition("+")[0]
         until = own if raised else first_after(asked, max(days))

@@ -10,6 +10,7 @@ from shlex import quote
 
 from .command_forms import Command
 from .tables import read_facts, read_frameworks
+from .toolkit_facts import card_here
 from .versions import numbers
 
 _SPEC = r"(?:[=<>!~]=?\d[\w.]*,?)+"
@@ -136,7 +137,7 @@ def question(remedies):
 
 def _machine(here):
     """The options of ``rtbuild resolve`` for the card and the driver of a text; "" without both."""
-    card = next((re.split(r"\s{2}", name)[0] for name in getattr(here, "cards", ())), None)
+    card = card_here(here)
     if not card or card.startswith("a card") or len(numbers(here.driver)) < 2:
         return ""
     return " --gpu %s --driver %s" % (quote(card), here.driver)

@@ -206,6 +206,11 @@ def _base_for_card(remedies):
     return next(first for floor, first in sorted(rows, reverse=True) if floor <= card[:2]) + ".1"
 
 
+def card_here(here):
+    """The first card of a text by its name, without what stands beside it; None without a card."""
+    return next((re.split(r"\s{2}", name)[0] for name in getattr(here, "cards", ())), None)
+
+
 def _tensorflow_before_extra(remedies):
     """Whether the TensorFlow of the text is older than its extra and-cuda, which came with 2.14:
     https://github.com/tensorflow/tensorflow/releases/tag/v2.14.0

@@ -12,6 +12,7 @@ from ..common.release_days import releases_around
 from ..common.release_skew import of_time
 from ..common.remedies import Remedies
 from ..common.tables import read_patterns, told_names
+from ..common.toolkit_facts import card_here
 from .signatures import read_next_checks
 
 OF_RELEASES = ("package-pin-mismatch", "extension-mismatch", "package-overwritten")
@@ -63,6 +64,12 @@ def look_for(equal, causes, facts, silent=None, absent=None):
     return look if causes or silent else _look_without_failure(facts) or look
 
 
+def _show_and_check(names, facts):
+    """The command that prints the releases of packages, and which of them do not go together."""
+    then = " & " if "windows" in facts.places else "; "
+    return "python3 -m pip show %s%spython3 -m pip check" % (" ".join(names), then)
+
+
 def _look_at_two(apart, because, facts):
     """The look at the releases of the two that do not fit; None where no line names one, or another line
     tells the cause.
@@ -72,8 +79,7 @@ def _look_at_two(apart, because, facts):
     names = [name for name in (apart.asker, apart.asked) if name and name != "python" and "lib" != name[:3]]
     if not names or apart.kind in ("itself", "part"):
         return None
-    then = " & " if "windows" in facts.places else "; "
-    command = "python3 -m pip show %s%spython3 -m pip check" % (" ".join(sorted(set(names))), then)
+    command = _show_and_check(sorted(set(names)), facts)
     if apart.asker and apart.asked and len(names) == 2:
         told = "the releases of the two, and whether %s allows this %s by its own requirements" % tuple(names)
         told += (
@@ -90,13 +96,11 @@ def _look_at_releases(facts):
     found = of_time(facts)
     names = {name for name in facts.raised_in if name} | ({found.asked} if found else set())
     names |= {name for name, _ in found.others} if found and found.asks else set()
-    then = " & " if "windows" in facts.places else "; "
     told = (
         "their releases: did it begin with a new one of these, that one goes back or its caller up; if pip "
+        "check names one, the release that it asks for; none of both: the program's own call"
     )
-    told += "check names one, the release that it asks for; none of both: the program's own call"
-    command = "python3 -m pip show %s%spython3 -m pip check" % (" ".join(sorted(names)), then)
-    return {"command": command, "decides": told}
+    return {"command": _show_and_check(sorted(names), facts), "decides": told}
 
 
 def _look_at_release(package, caller, facts):
@@ -110,15 +114,8 @@ def _look_at_release(package, caller, facts):
         told += ", which does not find a value: most often one of the program's own data, or of a file that "
         told += "another release wrote"
     if not here or facts.value_raised:
-        then = " & " if "windows" in facts.places else "; "
-        command = "python3 -m pip show %s%spython3 -m pip check" % (
-            " ".join(filter(None, (package, caller))),
-            then,
-        )
-        return {
-            "command": command,
-            "decides": told + "; if it began with a new release of one, the one before",
-        }
+        told += "; if it began with a new release of one, the one before"
+        return {"command": _show_and_check(filter(None, (package, caller)), facts), "decides": told}
     told += ": gone with the release before it, that bound until a later one mends it; not gone, "
     told += "`python3 -m pip install --upgrade %s`" % (caller or package)
     return {
@@ -153,7 +150,7 @@ def _look_by_resolve(facts):
     if not facts.written or facts.fails and not all(row[1] == "--notebook" for row in facts.written):
         return None
     what, option, path = facts.written[0]
-    card = next((re.split(r"\s{2}", name)[0] for name in facts.cards), None)
+    card = card_here(facts)
     machine = " --gpu %s --driver %s" % (quote(card) if card else "CARD", facts.driver or "DRIVER")
     if option is None:
         command = "uv export --format pylock.toml -o pylock.toml && rtbuild resolve --from-pylock pylock.toml"
@@ -177,11 +174,7 @@ def _look_without_failure(facts):
     if facts.fails or not facts.cards or not facts.driver:
         return None
     framework = next((name for name in told_names() if name in facts.packages), "torch")
-    card = (
-        facts.capability
-        if facts.cards[0].startswith("a card")
-        else "'%s'" % re.split(r"\s{2}", facts.cards[0])[0]
-    )
+    card = facts.capability if facts.cards[0].startswith("a card") else "'%s'" % card_here(facts)
     told = "no failure is in this text, but a card and a driver: this says which releases fit the two"
     command = "rtbuild resolve %s --gpu %s --driver %s" % (framework, card, facts.driver)
     return {"command": command, "decides": told + ", of another framework by its name"}
