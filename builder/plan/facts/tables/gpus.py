@@ -75,12 +75,12 @@ def known_class(text: str) -> str | None:
     return row.name if row is not None and _OTHER_CARD.isdisjoint(rest[:1]) else None
 
 
-@functools.lru_cache(maxsize=1024)
 def cards_of(texts: Iterable[str]) -> list[GpuRow]:
     """The cards that texts name, as :func:`card_of`, without those that no table has."""
     return [card for text in texts if (card := card_of(text)) is not None]
 
 
+@functools.lru_cache(maxsize=1024)
 def card_of(text: str) -> GpuRow | None:
     """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
 
