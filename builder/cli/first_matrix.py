@@ -4,7 +4,7 @@ and the lines of its answer, which text and document of ``rtbuild resolve`` both
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,15 @@ from builder.core.versions import key, names_of, pinned, release, short
 from builder.image.engine import nvidia_smi
 from builder.plan.facts.rules import MachineDrivers, Outcome, by_compat, cuda_of, glibc_for, machines_told
 from builder.plan.facts.tables import load, to_type
-from builder.plan.lock import LOADER_FOLDERS, after, pip_install, pip_line
+from builder.plan.lock import (
+    LOADER_FOLDERS,
+    Device,
+    after,
+    pip_install,
+    pip_line,
+    python_lines,
+    smoke_statements,
+)
 from builder.plan.resolve import (
     TYPED,
     AskedMachine,
@@ -203,8 +211,9 @@ class AnswerLine:
 
     kind: str
     """``answer``, ``pip`` (its line for pip), ``newer`` (that of a newer release), ``by-hand`` (what pip
-    installs after it), ``python`` (how to have it), ``detail`` (of the line above), ``changed``, ``added``,
-    ``last`` (the newest release, and why no newer one), ``note``, ``origin``, ``proposal`` or ``reason``.
+    installs after it), ``python`` (how to have it), ``check`` (what is typed to try it), ``detail`` (of the
+    line above), ``changed``, ``added``, ``last`` (the newest release, and why no newer one), ``note``,
+    ``origin``, ``proposal`` or ``reason``.
     """
     text: str
     command: str = ""
@@ -248,6 +257,8 @@ def answer_lines(
     for note in own_notes:  # what is typed, and what has to be there, before the reasons
         text = f"  {without_sources(note.text, verbose=verbose)}"
         yield AnswerLine(kind="note", text=text, about=note.kind)
+    if by_compat(first.findings) is None:
+        yield from check_lines((*cell.frameworks, *cell.pip), "cuda" if cuda is not None else "cpu")
     for change in found.changes:
         yield AnswerLine(kind="changed", text=f"changed: {change}")
     for text in first.added:
@@ -259,6 +270,12 @@ def answer_lines(
         text = f"note: {without_sources(note.text, verbose=verbose)}"
         yield AnswerLine(kind="note", text=text, about=note.kind)
     yield from _of_reasons(found, verbose=verbose)
+
+
+def check_lines(requirements: Iterable[str], device: Device, spaces: int = 2) -> Iterator[AnswerLine]:
+    """How to try what was installed: a line for each package that has one."""
+    for line in python_lines(smoke_statements(requirements, device)):
+        yield AnswerLine(kind="check", text=f"{' ' * spaces}to check it: {line}", command=line)
 
 
 def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:

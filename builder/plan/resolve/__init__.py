@@ -6,10 +6,10 @@ if TYPE_CHECKING:
     from .cuda_variants import pages_of as pages_of
     from .environments import from_conda as from_conda
     from .manifests import from_pylock as from_pylock, from_pyproject as from_pyproject
-    from .notes import (
+    from .notes import ProposalNote as ProposalNote
+    from .other_systems import (
         AskedSystem as AskedSystem,
         ElsewhereLine as ElsewhereLine,
-        ProposalNote as ProposalNote,
         asked_system as asked_system,
         of_jetson as of_jetson,
         system_in as system_in,

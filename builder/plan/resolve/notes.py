@@ -1,6 +1,5 @@
-"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer; what a
-wheel says of its GPU code where no table knows it; and the lines for pip on systems that images are not for,
-and without a card.
+"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer; and what
+a wheel says of its GPU code where no table knows it.
 """
 
 import re
@@ -9,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from packaging.requirements import Requirement
-from packaging.version import Version
 
-from builder.core.errors import NothingPossibleError, NotKnownError, PackageIndexError, UsageError
+from builder.core.errors import NothingPossibleError, PackageIndexError
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, key, names_of, pinned, release, short
+from builder.core.versions import canonical, key, names_of, pinned, release, short
 from builder.plan.facts.reading import read_package
 from builder.plan.facts.rules import (
     PYTORCH,
@@ -34,9 +32,9 @@ from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.servers import of_servers
-from builder.plan.resolve.solve import Demand, Proposal, every_python, pythons, search
+from builder.plan.resolve.solve import Demand, Proposal, search
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
-from builder.sources.index import MACHINES, Index, IndexFile, page, takes, wheel_name
+from builder.sources.index import MACHINES, Index, IndexFile, wheel_name
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 
@@ -390,221 +388,6 @@ def of_glibc(best: Proposal, demand: Demand) -> Iterator[str]:
                 "container has a glibc of its own: `apptainer build torch.sif docker://IMAGE` needs no root, "
                 "and `apptainer exec --nv` gives it the card"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedSystem:
-    """The system on which pip is to install."""
-
-    kind: str
-    """``linux``, ``wsl``, ``windows``, ``macos``, ``macos-intel`` or ``jetson``."""
-    glibc: str | None = None
-    jetpack: str | None = None
-    """The major version of JetPack, if it is told."""
-
-
-_SYSTEMS = (
-    (r"linux", "linux"),
-    (r"wsl ?2?", "wsl"),
-    (r"win(dows)? ?(\d+)?", "windows"),
-    (r"(mac ?os|mac|osx|darwin)( ?\d+)?[ -]*(intel|x86.64)", "macos-intel"),
-    (r"(mac ?os|mac|osx|darwin)( ?\d+)?( ?(arm64|m\d|apple.silicon))?", "macos"),
-    (r"jetson", "jetson"),
-)
-_DISTRIBUTIONS = {
-    "rhel": "ubi",
-    "redhat": "ubi",
-    "rocky": "rockylinux",
-    "alma": "almalinux",
-    "debian11": "debian/bullseye",
-    "debian12": "debian/bookworm",
-    "debian13": "debian/trixie",
-}
-"""Other names of systems on record. UBI is made of RHEL's packages."""
-
-
-_FAMILY = frozenset({"torchvision", "torchaudio"})
-"""Packages that lie on PyTorch's own index beside it."""
-
-
-def asked_system(text: str) -> AskedSystem:
-    """``--system``: a kind of system, a distribution, ``glibc 2.17``, ``JetPack 6.2``. Raises UsageError."""
-    word = text.strip().lower()
-    if (found := next((kind for names, kind in _SYSTEMS if re.fullmatch(names, word)), None)) is not None:
-        return AskedSystem(kind=found)
-    if jetpack := re.fullmatch(r"(?:jetson )?(?:jetpack|jp) ?(\d)(?:\.\d+)*", word):
-        return AskedSystem(kind="jetson", jetpack=jetpack[1])
-    if glibc := re.fullmatch(r"g?libc[ =]?(2\.\d{1,2})", word):
-        return AskedSystem(kind="linux", glibc=glibc[1])
-    name = re.sub(
-        r"[ _-]|linux(?=\D*\d)(?<!rockylinux)(?<!oraclelinux)(?<!amazonlinux)(?<!almalinux)", "", word
-    )
-    for other, known in _DISTRIBUTIONS.items():
-        if name.startswith(other) and not name.startswith(known):
-            name = known + ("" if "/" in known else name.removeprefix(other))
-    systems = load().systems
-    for one in (name, re.sub(r"(?<=\d)\.\d+(\.\d+)*$", "", name)):  # CentOS 7.9
-        if one in systems:
-            return AskedSystem(kind="linux", glibc=systems[one].glibc)
-    kinds = f"{', '.join(kind for _, kind in _SYSTEMS)}, 'JetPack 6.2'"
-    raise UsageError(
-        f"--system {text} is none that rtbuild knows",
-        hint=f"one of {kinds}; a distribution: centos7, ubuntu18.04, rhel8; or 'glibc 2.17', as "
-        "`ldd --version` prints it",
-    )
-
-
-def system_in(text: str) -> tuple[str, str | None]:
-    """The name of a card without the system behind it, and that: ``Quadro P4000 Windows 10``."""
-    found = re.search(r"(?i)[ ,(]+(?:on )?(windows(?: ?\d+)?|wsl ?2?|mac ?os|jetpack ?[\d.]+)\)?$", text)
-    return (text[: found.start()], found[1]) if found else (text, None)
-
-
-def windows_lines(cell: Cell) -> list[str] | None:
-    """pip's lines by which Windows gets what a cell for Linux has; None if nobody knows of one.
-
-    https://pytorch.org/get-started/locally/: the builds with CUDA are on PyTorch's own index.
-    """
-    own, rest = [], [*cell.pip]
-    variant = None
-    for parsed in map(Requirement, cell.frameworks):
-        name = canonical(parsed.name)
-        row = load().elsewhere_systems.get((load().table_name(name) or name, "windows"))
-        if row is None or row.cuda == "none":
-            return None
-        if row.cuda == "wheel":
-            rest.insert(0, str(parsed))
-            continue
-        version, _, taken = (pinned(parsed) or "").partition("+")
-        default = next((one.variant for one in load().table(name).of(version) if one.default), None)
-        variant = taken or default
-        own.append(f"{parsed.name}=={version}")
-    if own and not variant:
-        return None
-    beside = _FAMILY if own else frozenset[str]()
-    own += [text.partition("+")[0] for text in rest if canonical(Requirement(text).name) in beside]
-    rest = [text for text in rest if canonical(Requirement(text).name) not in beside]
-    lines = (
-        [pip_install((*own, "--index-url", f"https://download.pytorch.org/whl/{variant}"), ())] if own else []
-    )
-    return [*lines, *([pip_install(tuple(rest), ())] if rest else [])]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElsewhereLine:
-    """A line of an answer that has no matrix: a build for another system, or without a card."""
-
-    kind: Literal["answer", "pip", "detail", "unread"]
-    """``pip`` has a command; ``unread`` says that the answer's releases are not known."""
-    text: str
-    command: str = ""
-
-
-def without_cuda(
-    asked: Wishes, system: str, python: str | None, index: Index | None
-) -> Iterator[ElsewhereLine]:
-    """Lines on the builds without CUDA that a system, ``linux``, ``windows`` or ``macos``, has of frameworks:
-    what to type, and what of it was read. Raises NothingPossibleError for a framework that has none.
-    """
-    frameworks = [wish for wish in asked.wishes if load().is_framework(wish.name)]
-    beside = [str(wish) for wish in asked.wishes if wish not in frameworks]
-    kind = system.partition("-")[0]
-    for wish in frameworks:
-        table = load().table_name(wish.name)
-        row = load().elsewhere_systems.get((table, kind))
-        if row is None or not row.cpu:
-            raise NotKnownError(
-                f"whether {wish} has a build without CUDA for {system} is not known",
-                hint="its maker's page on how to install it says so",
-            )
-        name = row.cpu if wish.name != row.cpu else wish.name
-        files = page(name, index) if index is not None else "the index was not asked"
-        newest, its = None, list[str]()
-        if not isinstance(files, str):
-            newest, its = _newest_for(wish, files, system, python)
-            if newest is None:
-                on = f" on Python {python}" if python is not None else ""
-                raise NothingPossibleError(
-                    f"no release of {name} that {wish} admits has a wheel for {system}{on}",
-                    hint="ask for another version or Python",
-                )
-        what = f"{name}=={newest}" if newest is not None else str(wish.parsed).replace(wish.name, name, 1)
-        bounds = [text for one in load().table(wish.name).of(newest or "") if one.default for text in one.pip]
-        options = ("--index-url", row.index) if row.index else ()
-        where = f" on Python {' to '.join(dict.fromkeys((its[0], its[-1])))}" if its else ""
-        text = f"{what}{where}" + ": computes on the CPU alone" * (kind != "macos")
-        yield ElsewhereLine(kind="answer", text=text)
-        mine = [text for text in beside if table == "torch" and canonical(Requirement(text).name) in _FAMILY]
-        beside = [text for text in (*beside, *(bounds if options else ())) if text not in mine]
-        here = () if options else bounds
-        line = pip_install((what, *mine, *here, *options), ())
-        yield ElsewhereLine(kind="pip", text=f"  by pip: {line}", command=line)
-        if row.text and kind != "windows" and system != "macos-intel":
-            yield ElsewhereLine(kind="detail", text=f"  {row.text} [{row.source}]")
-        if isinstance(files, str):
-            yield ElsewhereLine(kind="unread", text=f"  which releases there are was not read: {files}")
-        elif row.index:
-            text = f"  the releases are those of the default index; {row.index} was not read"
-            yield ElsewhereLine(kind="detail", text=text)
-    if beside:
-        line = pip_install(tuple(beside), ())
-        yield ElsewhereLine(kind="pip", text=f"  then: {line}", command=line)
-
-
-def _newest_for(
-    wish: NamedRequirement, files: Sequence[IndexFile], system: str, python: str | None
-) -> tuple[str | None, list[str]]:
-    """The newest release that has a wheel for a system, and the Pythons that it is for, the oldest first."""
-    ends = {
-        "windows": r"win_amd64",
-        "macos": r"macosx_.*_(arm64|universal2)",
-        "macos-intel": r"macosx_.*_(x86_64|universal2|intel)",
-        "linux": r"(many)?linux.*_x86_64",
-    }[system]
-    found: dict[Version, set[str]] = {}
-    for file in files:
-        wheel = wheel_name(file.name)
-        if wheel is None or file.yanked is not None or wheel.version.is_prerelease:
-            continue
-        for tag in wheel.tags if wish.parsed.specifier.contains(wheel.version) else ():
-            if tag.platform != "any" and not re.fullmatch(ends, tag.platform):
-                continue
-            mine = re.fullmatch(r"cp(\d)(\d+)", tag.interpreter) if not tag.abi.endswith("t") else None
-            named = [f"{mine[1]}.{mine[2]}"] if mine else []
-            if tag.interpreter == "py3":
-                named = every_python()
-            there = {one for one in named if takes(file.requires_python, one)}
-            if python is not None:
-                there = {one for one in there if contains(pythons(python), f"{one}.99")}
-            if there:
-                found.setdefault(wheel.version, set()).update(there)
-    if not found:
-        return None, []
-    newest = max(found)
-    return str(newest), sorted(found[newest], key=key)
-
-
-def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
-    """The refusal for a Jetson, with the wheels that NVIDIA has for each JetPack."""
-    names = " ".join(str(wish) for wish in asked.wishes)
-    rows = [row for row in load().jetpacks.values() if jetpack in {None, row.version}]
-    rows = rows or [*load().jetpacks.values()]
-    told = (
-        f"{names}: builds of the package indexes are not for a Jetson up to JetPack 6: those for ARM compute "
-        "on the CPU there, or are for servers"
-    )
-    lines = [told]
-    for row in rows:
-        way = f"`pip install {names} --index-url {row.index}`; or {row.page}" if row.index else row.page
-        has = f"L4T {row.l4t}, CUDA {row.cuda}, Python {row.python}"
-        lines.append(f"  JetPack {row.version} ({has}): {way} [{row.source}]")
-    return NothingPossibleError(
-        "\n".join(lines),
-        reasons=lines,
-        hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
-        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way; on Thor, "
-        f"which has a later JetPack: `rtbuild resolve {names} --gpu Thor`",
-    )
 
 
 def for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
