@@ -43,7 +43,11 @@ if TYPE_CHECKING:
         sdist_version as sdist_version,
         suite_of as suite_of,
     )
-    from .smoke_tests import Device as Device, python_lines as python_lines, smoke_statements as smoke_statements
+    from .smoke_tests import (
+        Device as Device,
+        python_lines as python_lines,
+        smoke_statements as smoke_statements,
+    )
     from .pinning import movable as movable, pin as pin, requirements as requirements
 else:
     from builder.core import faces

@@ -1,5 +1,5 @@
-"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer; and what
-a wheel says of its GPU code where no table knows it.
+"""Notes on proposals: their releases, builds, indexes and extras, and the reasons that none is newer; and
+what a wheel says of its GPU code where no table knows it.
 """
 
 import re
@@ -32,6 +32,7 @@ from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.servers import of_servers
+from builder.plan.resolve.set_notes import of_old_cards, of_packages_together
 from builder.plan.resolve.solve import Demand, Proposal, search
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, wheel_name
@@ -55,6 +56,7 @@ _NoteKind = Literal[
     "glibc",
     "system",
     "driver",
+    "together",
 ]
 
 
@@ -97,6 +99,8 @@ def notes_on(
     own_code = any(canonical(wish.name) in load().packages for wish in demand.companions)
     if own_code and demand.driver is not None and (cuda := cuda_of(best.cell)) is not None:
         yield from noted_as("driver", of_older_driver(cuda, demand.gpus, str(demand.driver)))
+    yield from noted_as("card", of_old_cards(best.cell, demand.gpus))
+    yield from noted_as("together", of_packages_together(best.cell))
     yield from noted_as("feature", of_features(best, demand))
     yield from noted_as("compile", of_sources(asked, best, demand))
     yield from noted_as("glibc", of_glibc(best, demand))

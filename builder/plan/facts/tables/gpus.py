@@ -138,8 +138,12 @@ def said_of(option: str, text: str) -> str | None:
     A virtual GPU's driver: https://docs.nvidia.com/vgpu/latest/index.html
     """
     row = card_of(text)
-    if re.search(r"(?i)\bMIG\b", text):
-        return f"{option} {text}: judged as the whole card; CUDA shows a process one MIG slice, the first"
+    if re.search(r"(?i)\bMIG\b|\b\dg\.\d+gb\b", text):
+        return (
+            f"{option} {text}: judged as the whole card; CUDA shows a process one MIG slice, the first, or "
+            "that of CUDA_VISIBLE_DEVICES=MIG-<uuid>, as `nvidia-smi -L` prints it; where Slurm has set it, "
+            "it stays; the memory is the slice's (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/)"
+        )
     if row is not None and (found := _VGPU.search(text.strip())):
         kind = f"a virtual GPU of {row.name} with {found[1]} GB, and runs what {row.name} does"
         return (
