@@ -13,8 +13,8 @@ from packaging.version import Version
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, pinned
-from builder.plan.facts.tables import load
-from builder.plan.lock import pip_install
+from builder.plan.facts.tables import JetpackRow, load
+from builder.plan.lock import pip_install, python_lines, smoke_statements
 from builder.plan.resolve.solve import every_python, pythons
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, page, takes, wheel_name
@@ -122,8 +122,8 @@ def windows_lines(cell: Cell) -> list[str] | None:
 class ElsewhereLine:
     """A line of an answer that has no matrix: a build for another system, or without a card."""
 
-    kind: Literal["answer", "pip", "detail", "unread"]
-    """``pip`` has a command; ``unread`` says that the answer's releases are not known."""
+    kind: Literal["answer", "pip", "check", "detail", "unread"]
+    """``pip`` and ``check`` have a command; ``unread`` says that the answer's releases are not known."""
     text: str
     command: str = ""
 
@@ -135,8 +135,11 @@ def without_cuda(
     what to type, and what of it was read. Raises NothingPossibleError for a framework that has none.
     """
     frameworks = [wish for wish in asked.wishes if load().is_framework(wish.name)]
-    beside = [str(wish) for wish in asked.wishes if wish not in frameworks]
-    kind = system.partition("-")[0]
+    left_out = {wish: why for wish in asked.wishes if (why := _of_cuda_alone(wish, system, python, index))}
+    if any(wish not in left_out for wish in frameworks):
+        frameworks = [wish for wish in frameworks if wish not in left_out]
+    beside = [str(wish) for wish in asked.wishes if wish not in (*frameworks, *left_out)]
+    kind, devices = system.partition("-")[0], list[str]()
     for wish in frameworks:
         table = load().table_name(wish.name)
         row = load().elsewhere_systems.get((table, kind))
@@ -167,6 +170,7 @@ def without_cuda(
         here = () if options else bounds
         line = pip_install((what, *mine, *here, *options), ())
         yield ElsewhereLine(kind="pip", text=f"  by pip: {line}", command=line)
+        devices += (what, *mine)
         if row.text and kind != "windows" and system != "macos-intel":
             yield ElsewhereLine(kind="detail", text=f"  {row.text} [{row.source}]")
         if isinstance(files, str):
@@ -177,6 +181,36 @@ def without_cuda(
     if beside:
         line = pip_install(tuple(beside), ())
         yield ElsewhereLine(kind="pip", text=f"  then: {line}", command=line)
+    for line in python_lines(smoke_statements(devices, "mps" if system == "macos" else "cpu")):
+        yield ElsewhereLine(kind="check", text=f"  to check it: {line}", command=line)
+    for wish, why in left_out.items():
+        marked = f"; for all machines at once: `{wish} ; sys_platform == 'linux'`" * (kind != "linux")
+        yield ElsewhereLine(kind="detail", text=f"  without {wish}: {why}{marked}")
+
+
+def _of_cuda_alone(
+    wish: NamedRequirement, system: str, python: str | None, index: Index | None
+) -> str | None:
+    """Why a package is left out without CUDA: it is part of CUDA, or has CUDA code, and no wheel for the
+    system; None for any other, and for one of which an index that is silent told nothing.
+    """
+    facts = load()
+    if re.fullmatch(r"nvidia-.*|.*-cu(da)?\d+x?", wish.name):
+        return "it is for CUDA alone"
+    compiles = (row for row in facts.kernels.values() if row.name == wish.name and "nvcc" in row.needs)
+    if next(compiles, None) is not None:
+        return "it compiles for CUDA alone"
+    if (facts.table_name(wish.name), system.partition("-")[0]) in facts.elsewhere_systems:
+        return None
+    known = wish.name in facts.packages or facts.is_framework(wish.name)
+    if not known and all(row.name != wish.name for row in facts.builds if row.against):
+        return None
+    files = page(wish.name, index) if index is not None else "the index was not asked"
+    if isinstance(files, str) or _newest_for(wish, files, system, python)[0] is not None:
+        return None
+    table = facts.package_names.get(wish.name)
+    instead = f"; programs do without it by {table.without}" if table is not None and table.without else ""
+    return f"none of its releases has a wheel for {system}, and its sources are for CUDA{instead}"
 
 
 def _newest_for(
@@ -213,7 +247,9 @@ def _newest_for(
 
 
 def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
-    """The refusal for a Jetson, with the wheels that NVIDIA has for each JetPack."""
+    """The refusal for a Jetson, with the wheels that NVIDIA has for each JetPack: a plain no to another
+    PyTorch than these, and torchvision by its sources.
+    """
     names = " ".join(str(wish) for wish in asked.wishes)
     rows = [row for row in load().jetpacks.values() if jetpack in {None, row.version}]
     rows = rows or [*load().jetpacks.values()]
@@ -226,10 +262,41 @@ def of_jetson(asked: Wishes, jetpack: str | None) -> NothingPossibleError:
         way = f"`pip install {names} --index-url {row.index}`; or {row.page}" if row.index else row.page
         has = f"L4T {row.l4t}, CUDA {row.cuda}, Python {row.python}"
         lines.append(f"  JetPack {row.version} ({has}): {way} [{row.source}]")
+        lines += (f"    {text}" for text in _on_jetpack(row, asked.wishes))
+    thor = "" if jetpack else f"; on Thor, which has a later JetPack: `rtbuild resolve {names} --gpu Thor`"
     return NothingPossibleError(
         "\n".join(lines),
         reasons=lines,
         hint="`cat /etc/nv_tegra_release` prints the L4T; CUDA and the driver come with JetPack: no other "
-        "driver is installed there; NVIDIA's l4t containers of the same JetPack are another way; on Thor, "
-        f"which has a later JetPack: `rtbuild resolve {names} --gpu Thor`",
+        f"driver is installed there; NVIDIA's l4t containers of the same JetPack are another way{thor}",
     )
+
+
+def _on_jetpack(row: JetpackRow, wishes: Sequence[NamedRequirement]) -> Iterator[str]:
+    """The newest PyTorch that NVIDIA has for a JetPack, whether it is one that is asked for, and the
+    torchvision that goes with it.
+    """
+    torch = next((wish for wish in wishes if wish.name == "torch"), None)
+    if row.torch is None or (torch is None and not {"torchvision"} & {wish.name for wish in wishes}):
+        return
+    other = torch is not None and not contains(torch.parsed.specifier, row.torch)
+    no = f"no: NVIDIA lists no wheel of {torch} for JetPack {row.version}; " * other
+    yield f"{no}the newest there is of PyTorch {row.torch}, for JetPack {row.releases} [{row.sources[-1]}]"
+    if any(wish.name == "torchvision" for wish in wishes):
+        vision = _beside_torch("torchvision", row.torch)
+        branch = f"--branch v{vision} " if vision is not None else ""
+        yield (
+            f"torchvision {vision or 'of that PyTorch'} by its sources, after PyTorch: `git clone {branch}"
+            "https://github.com/pytorch/vision && cd vision && python3 setup.py install --user`; what asks "
+            "for both comes by `pip install --no-deps`, which leaves them alone"
+        )
+
+
+def _beside_torch(name: str, version: str) -> str | None:
+    """The release of a package that is made for a PyTorch, by its own pin; None if none is on record."""
+    table = load().packages.get(name)
+    for row in table.rows if table is not None else ():
+        pins = (one for one in map(Requirement, row.requires) if canonical(one.name) == "torch")
+        if any(pinned(one) == version for one in pins):
+            return row.version
+    return None

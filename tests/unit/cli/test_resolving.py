@@ -864,3 +864,47 @@ def test_each_card_can_have_the_driver_of_its_own_machine(capsys) -> None:
     assert "drivers RTX3090 with 535.183.01, A100 with 550.90.07" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(UsageError, match="is no driver version"):
         called(command.resolve, ["torch"], gpu=["T4@new"], offline=True)
+
+
+@pytest.mark.parametrize(
+    ("wish", "refused"),
+    [("torch==2.4.1", True), ("torch>=2.2", True), ("torch", False), ("torch<2.2", False)],
+)
+def test_a_jetson_is_told_nvidias_newest_wheel_and_no_to_a_newer_one(wish: str, *, refused: bool) -> None:
+    with pytest.raises(NothingPossibleError) as caught:
+        called(command.resolve, [wish, "torchvision"], system="JetPack 5.1.2")
+    said = str(caught.value)
+    assert "the newest there is of PyTorch 2.1.0, for JetPack 5.1" in said
+    assert ("no: NVIDIA lists no wheel of" in said) is refused
+    assert "git clone --branch v0.16.0 https://github.com/pytorch/vision" in said
+    assert "Thor" not in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("package", "files", "left"),
+    [
+        ("flash-attn==2.8.3", ["flash_attn-2.8.3.tar.gz"], True),
+        ("nvidia-cublas-cu12", [], True),
+        ("cupy-cuda12x", [], True),
+        ("bitsandbytes", ["bitsandbytes-0.50.2-py3-none-macosx_14_0_arm64.whl"], False),
+        ("einops>=0.8", ["einops-0.8.1-py3-none-any.whl"], False),
+        ("hydra-core==1.3.2", ["hydra_core-1.3.2.tar.gz"], False),
+    ],
+)
+def test_what_is_for_cuda_alone_is_left_out_on_macos_with_a_marker_for_one_file_for_all(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    package: str,
+    files: list[str],
+    *,
+    left: bool,
+) -> None:
+    name = package.partition("=")[0].partition(">")[0]
+    there = Offered(torch=["torch-2.8.0-cp311-none-macosx_11_0_arm64.whl"], **{name: files})
+    monkeypatch.setattr(command.Index, "from_user", lambda **_: there)
+    assert typed("resolve", "torch", package, "--system", "macos", "--json", monkeypatch=monkeypatch) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert any(name in line for line in said["pip"]) is not left
+    told = " ".join(said["lines"])
+    assert (f"`{package} ; sys_platform == 'linux'`" in told) is left
+    assert "'mps'" in told

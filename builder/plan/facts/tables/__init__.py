@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         BadRow as BadRow,
         CudnnRow as CudnnRow,
         GpuRow as GpuRow,
+        JetpackRow as JetpackRow,
         KernelRow as KernelRow,
         NameRow as NameRow,
         RemovedRow as RemovedRow,

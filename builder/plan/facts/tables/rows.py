@@ -263,6 +263,10 @@ class JetpackRow(Row):
     l4t: str
     cuda: str
     python: str
+    torch: str | None = None
+    """The newest PyTorch that NVIDIA lists a wheel of for it; None where nobody read that."""
+    releases: str = ""
+    """The releases of JetPack that ``torch`` is for."""
     index: str | None = None
     page: str
 
