@@ -47,7 +47,7 @@ COMMANDS = {
     "list": "Show the cells of matrices. Says which are chosen, and why others are not.",
     "check": "Say which cells are possible, and why others are not. In half a second; builds nothing.",
     "explain": "Explain the verdict on a cell, a cause or an error text.",
-    "export": "Write a locked cell in the form of other tools. pylock.toml, requirements, uv, conda.",
+    "export": "Write a locked cell in the form of other tools. pylock.toml, requirements, uv, Apptainer.",
     "outdated": "Say what is newer than the lock. Updates, withdrawn wheels, known-bad releases.",
     "lock": "Write the lock: every base, wheel and package by hash.",
     "render": "Write a folder for plain `docker build`, one for each cell.",

@@ -19,6 +19,7 @@ from builder.cli.first_matrix import (
     MatrixWish,
     answer_lines,
     asked_machine,
+    check_lines,
     matrix_text,
     packages_of,
     wishes,
@@ -295,6 +296,8 @@ def _on_windows(found: ProposedMatrix) -> Iterable[ElsewhereLine]:
         yield ElsewhereLine(kind="answer", text=text)
         for line in lines:
             yield ElsewhereLine(kind="pip", text=f"  by pip on Windows: {line}", command=line)
+        for told_how in check_lines((*one.cell.frameworks, *one.cell.pip), "cuda") if first else ():
+            yield ElsewhereLine(kind="check", text=told_how.text, command=told_how.command)
     if not seen:
         said = f"which builds of {packages_of(found.proposals[0].cell)} Windows takes is not known"
         raise NotKnownError(said, hint=f"in WSL 2 that of Linux is taken: {_in_wsl(found.asked)}")

@@ -210,7 +210,8 @@ def export(
     matrices: list[Path] | None = opt.MATRICES,
     form: Form = opt.of(
         f"--format {_FORMS}: "
-        "pylock.toml, hashed requirements, versions alone, a pyproject.toml for uv, an environment.yml.",
+        "pylock.toml, hashed requirements, versions alone, a pyproject.toml for uv, an environment.yml, a "
+        "definition file of Apptainer with its Slurm job.",
         "pylock",
     ),
     offline: bool = opt.of("--offline: Name the cache's files in place of addresses; ask no index.", False),
@@ -230,7 +231,7 @@ def export(
     else:
         with opt.writing(output):
             write_whole(output, text.encode())
-    for lost in lost_by(pinned):
+    for lost in lost_by(pinned, form):
         say(f"not carried: {lost}")
     return 0
 

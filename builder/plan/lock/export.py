@@ -6,9 +6,10 @@
 - ``uv``: a ``pyproject.toml`` whose overrides `uv lock` and `uv run` keep to,
   https://docs.astral.sh/uv/reference/settings/#override-dependencies
 - ``conda``: an ``environment.yml`` that takes Python from conda and the packages from pip
+- ``apptainer``: a definition file, whose image has Debian's packages and the variables, too
 
-A form carries packages. The base image, Debian's packages, the environment's variables and the steps of the
-recipe stay behind: :func:`lost_by` names them, and each text begins with them as comments.
+The other forms carry packages. The base image, Debian's packages, the environment's variables and the steps
+of the recipe stay behind: :func:`lost_by` names them, and each text begins with them as comments.
 """
 
 import json
@@ -25,9 +26,10 @@ from packaging.requirements import Requirement
 from builder.core.model import Cell, Pinned, Sdist, Wheel
 from builder.core.versions import canonical, names_of, pinned, short
 from builder.plan.facts.tables import Row, TableFile, load
+from builder.plan.lock.apptainer import definition, stands_for
 from builder.sources.index import MACHINES
 
-Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
+Form = Literal["pylock", "requirements", "constraints", "uv", "conda", "apptainer"]
 Place = Callable[[Wheel | Sdist], tuple[str, str]] | Mapping[str, Path]
 """The address of the index that has a file, and that of the file, without logins (:meth:`Index.place`); or
 files of this machine, each package's own, by sha256."""
@@ -118,10 +120,15 @@ LOADER_FOLDERS = (
 )
 
 
-def lost_by(pinned: Pinned) -> list[str]:
-    """The parts of the image that no export carries, a sentence each."""
+def lost_by(pinned: Pinned, form: Form = "pylock") -> list[str]:
+    """The parts of the image that an export does not carry, a sentence each."""
     cell = pinned.cell
     found = [f"the base {cell.base}"]
+    if form == "apptainer":
+        return [
+            f"the digest of the base {cell.base}: {stands_for(pinned)} is taken as it is",
+            *_unbuilt(pinned),
+        ]
     if cell.cuda.provider == "base":
         found[0] += ", and with it CUDA and cuDNN: the system has to have them"
     if cell.cuda.provider == "wheels":
@@ -131,12 +138,13 @@ def lost_by(pinned: Pinned) -> list[str]:
     if pinned.apt:
         found.append(f"Debian's packages {', '.join(pinned.apt)}")
     found += [f"the variable {name}={value!r}" for name, value in cell.env]
-    built = [wheel.name for wheel in pinned.wheels if wheel.source is not None]
-    if built:
-        found.append(
-            f"the builds of {', '.join(built)} shut in: who installs the export builds from the source"
-        )
-    return found
+    return [*found, *_unbuilt(pinned)]
+
+
+def _unbuilt(pinned: Pinned) -> Iterator[str]:
+    """That what the lock builds shut in is built by who installs the export."""
+    if built := [wheel.name for wheel in pinned.wheels if wheel.source is not None]:
+        yield f"the builds of {', '.join(built)} shut in: who installs the export builds from the source"
 
 
 def written(pinned: Pinned, form: Form, place: Place) -> str:
@@ -147,7 +155,7 @@ def written(pinned: Pinned, form: Form, place: Place) -> str:
     cell = pinned.cell
     head = [
         f"# {cell.id} of the matrix {cell.matrix}, exported by rtbuild from its lock. Not carried:",
-        *(f"#   {text}" for text in lost_by(pinned)),
+        *(f"#   {text}" for text in lost_by(pinned, form)),
     ]
     return "\n".join([*head, *FORMATS[form](pinned, place), ""])
 
@@ -263,4 +271,5 @@ FORMATS: Mapping[Form, Callable[[Pinned, Place], Iterable[str]]] = {
     "constraints": _constraints,
     "uv": _uv,
     "conda": _conda,
+    "apptainer": lambda pinned, place: definition(pinned, _requirements(pinned, place)),
 }

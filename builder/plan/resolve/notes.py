@@ -26,7 +26,14 @@ from builder.plan.facts.rules import (
     of_older_driver,
 )
 from builder.plan.facts.tables import ON_JETSON, FrameworkRow, card_of, cards_of, leaving_out, load
-from builder.plan.lock import after, official_images, pip_install, pip_line
+from builder.plan.lock import (
+    after,
+    official_images,
+    pip_install,
+    pip_line,
+    python_lines,
+    smoke_statements,
+)
 from builder.plan.resolve.cuda_variants import pages_of
 from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
@@ -452,6 +459,9 @@ def with_way(
             pages = pages_of(by_hand, cell)
             lines.append(f"  then, by hand: {pip_install(('--no-build-isolation', *by_hand), (), pages)}")
     lines += (f"  {text}" for text in system)
+    if by_compat(proposal.findings) is None and cell.cuda.provider != "none":
+        checks = python_lines(smoke_statements((*cell.frameworks, *cell.pip)))
+        lines += (f"  to check it: {line}" for line in checks)
     lines += (f"  {one}" for one in told)
     bad = (one.message for one in proposal.findings if one.rule == "known-bad")
     lines += (f"  note: {note}" for note in (*notes, *bad))

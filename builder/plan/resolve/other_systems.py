@@ -91,7 +91,8 @@ def system_in(text: str) -> tuple[str, str | None]:
 def windows_lines(cell: Cell) -> list[str] | None:
     """pip's lines by which Windows gets what a cell for Linux has; None if nobody knows of one.
 
-    https://pytorch.org/get-started/locally/: the builds with CUDA are on PyTorch's own index.
+    https://pytorch.org/get-started/locally/: the builds with CUDA are on PyTorch's own index. By the build in
+    the pin pip replaces one for the CPU of the same release, which is else enough for it.
     """
     own, rest = [], [*cell.pip]
     variant = None
@@ -106,11 +107,15 @@ def windows_lines(cell: Cell) -> list[str] | None:
         version, _, taken = (pinned(parsed) or "").partition("+")
         default = next((one.variant for one in load().table(name).of(version) if one.default), None)
         variant = taken or default
-        own.append(f"{parsed.name}=={version}")
+        own.append(f"{parsed.name}=={version}+{variant}")
     if own and not variant:
         return None
     beside = _FAMILY if own else frozenset[str]()
-    own += [text.partition("+")[0] for text in rest if canonical(Requirement(text).name) in beside]
+    of_family = [Requirement(text) for text in rest if canonical(Requirement(text).name) in beside]
+    own += [
+        f"{one.name}=={version.partition('+')[0]}+{variant}" if (version := pinned(one)) else str(one)
+        for one in of_family
+    ]
     rest = [text for text in rest if canonical(Requirement(text).name) not in beside]
     lines = (
         [pip_install((*own, "--index-url", f"https://download.pytorch.org/whl/{variant}"), ())] if own else []

@@ -795,7 +795,8 @@ def test_windows_gets_the_build_with_cuda_by_pytorchs_index(
     words = ("resolve", "torch==2.7.1", "--gpu", card, "--driver", "537.70", *system)
     assert typed(*words, monkeypatch=monkeypatch) == 0
     said = capsys.readouterr().err
-    assert "pip install torch==2.7.1 --index-url https://download.pytorch.org/whl/cu126" in said
+    assert "pip install torch==2.7.1+cu126 --index-url https://download.pytorch.org/whl/cu126" in said
+    assert 'to check it: python -c "import torch;' in said
     assert "without --index-url pip takes the build for the CPU on Windows" in said
     assert "580 is the last driver branch" in said
 

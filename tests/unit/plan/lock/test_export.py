@@ -194,8 +194,8 @@ def test_every_form_is_written() -> None:
     assert tuple(FORMATS) == get_args(Form)
 
 
-@pytest.mark.parametrize("form", list(FORMATS))
-def test_each_form_says_what_it_does_not_carry(pinned: Pinned, index: Index, form: Form) -> None:
+@pytest.mark.parametrize("form", sorted({*FORMATS} - {"apptainer"}))
+def test_each_form_of_packages_says_what_it_does_not_carry(pinned: Pinned, index: Index, form: Form) -> None:
     text = _text(pinned, index, form)
     assert lost_by(pinned) == [
         "the base rootfs:debian/bullseye",
@@ -351,3 +351,35 @@ def test_the_maker_s_image_is_told_by_the_form_of_its_tags(
     assert len(told) == (image is not None)
     assert (image or "") in "".join(told)
     assert all("lists those that there are" in line for line in told)
+
+
+def test_apptainer_gets_the_systems_packages_the_variables_and_a_job_that_stops(
+    pinned: Pinned, index: Index
+) -> None:
+    """A definition is more than packages; with CUDA the job has --nv, and checks the card first."""
+    cuda = replace(pinned.cell, cuda=Cuda(provider="wheels"), frameworks=("torch==2.7.1",))
+    text = _text(replace(pinned, cell=cuda), index, "apptainer")
+    definition = text.partition("set -euo pipefail")[2]
+    check, run = (line for line in definition.splitlines() if "apptainer exec" in line)
+    assert check.startswith("#   apptainer exec --nv ")
+    assert ".cuda()" in check
+    assert run.endswith(" python train.py")
+    assert "apptainer build --fakeroot" in text
+    assert "From: debian:bullseye-slim\n" in text
+    assert " git" in definition.partition("apt-get install")[2].splitlines()[0]
+    assert "    export TF_X='a\nb'\n" in definition
+    assert "nvidia/*/lib" in definition
+    hashed = re.findall(r"(?m)^(\S+)==(\S+) --hash=sha256:\w{64}$", definition)
+    assert dict(hashed) == LOCKED
+    assert 'bin/python -c "import torch"' in definition.partition("%test")[2]
+    assert lost_by(pinned, "apptainer") == [
+        "the digest of the base rootfs:debian/bullseye: debian:bullseye-slim is taken as it is"
+    ]
+
+
+def test_apptainer_without_cuda_has_no_nv_and_its_base_is_the_registrys(pinned: Pinned, index: Index) -> None:
+    based = replace(pinned.cell, base=Base(kind="registry", name="ubuntu:22.04"))
+    text = _text(replace(pinned, cell=based), index, "apptainer")
+    assert "--nv" not in text
+    assert "#SBATCH --gpus" not in text
+    assert "From: ubuntu:22.04\n" in text
