@@ -46,6 +46,9 @@ from builder.plan.resolve import (
     windows_lines,
     without_cuda,
 )
+from builder.plan.resolve import (
+    uv_project as uv_text,
+)
 from builder.sources.index import Index
 
 
@@ -88,7 +91,10 @@ def resolve(
     limit: int = opt.of("--limit: How many proposals at most.", 5, min=1, max=1000),
     name: str | None = opt.of("--name: The matrix's name; by default that of the file, or resolved."),
     output: Path | None = opt.of("--output, -o FILE: Write the matrix there; without, a pipe gets it."),
-    force: bool = opt.of("--force: Replace FILE of --output.", False),
+    uv: Path | None = opt.of(
+        "--uv FILE: Write a pyproject.toml for uv, too: one lock for these machines with Linux and for a Mac."
+    ),
+    force: bool = opt.of("--force: Replace FILE of --output and of --uv.", False),
     take_nearest: bool = opt.of(
         "--nearest: If nothing fits, take the nearest requirements that do, and say which.", False
     ),
@@ -102,8 +108,8 @@ def resolve(
     verbose: int = opt.VERBOSE,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
-    if output is not None and not force:
-        opt.refuse_existing(output)
+    for path in filter(None, (output, uv)) if not force else ():
+        opt.refuse_existing(path)
     gpu, machines = _machines(
         [part for text in gpu or () for part in re.split(r"\s*,\s*", text) if part], driver
     )
@@ -162,9 +168,9 @@ def resolve(
         found = replace(found, said=[ProposalNote(kind="driver", text=_IN_WSL), *found.said])
     if on_system.kind == "windows":
         return _say_elsewhere([*_on_windows(found)], on_system, json_=json_)
-    if output is not None:
-        with opt.writing(output):
-            write_whole(output, found.text.encode())
+    _write(output, found.text)
+    if uv is not None:
+        _write(uv, uv_text(found.proposals[0], found.changes, title, index))
     own = not gpu and not driver
     told = [*answer_lines(found, own=own, newer=drivers[1:], verbose=bool(verbose))]
     if json_:
@@ -177,6 +183,12 @@ def resolve(
     written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
     say(f"{written} rtbuild build {shlex.quote(str(file))}")
     return 0
+
+
+def _write(path: Path | None, text: str) -> None:
+    if path is not None:
+        with opt.writing(path):
+            write_whole(path, text.encode())
 
 
 _KINDS = {"wsl": "linux"}

@@ -140,7 +140,7 @@ def without_cuda(
     what to type, and what of it was read. Raises NothingPossibleError for a framework that has none.
     """
     frameworks = [wish for wish in asked.wishes if load().is_framework(wish.name)]
-    left_out = {wish: why for wish in asked.wishes if (why := _of_cuda_alone(wish, system, python, index))}
+    left_out = {wish: why for wish in asked.wishes if (why := of_cuda_alone(wish, system, python, index))}
     if any(wish not in left_out for wish in frameworks):
         frameworks = [wish for wish in frameworks if wish not in left_out]
     beside = [str(wish) for wish in asked.wishes if wish not in (*frameworks, *left_out)]
@@ -193,9 +193,7 @@ def without_cuda(
         yield ElsewhereLine(kind="detail", text=f"  without {wish}: {why}{marked}")
 
 
-def _of_cuda_alone(
-    wish: NamedRequirement, system: str, python: str | None, index: Index | None
-) -> str | None:
+def of_cuda_alone(wish: NamedRequirement, system: str, python: str | None, index: Index | None) -> str | None:
     """Why a package is left out without CUDA: it is part of CUDA, or has CUDA code, and no wheel for the
     system; None for any other, and for one of which an index that is silent told nothing.
     """

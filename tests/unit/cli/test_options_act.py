@@ -101,6 +101,7 @@ ROWS: dict[str, str] = {
     "resolve --conda": "environment.yml",
     "resolve --limit": "1",
     "resolve --progress": "json | torch --offline --gpu T4",
+    "resolve --uv": "uv/pyproject.toml",
     "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
     "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
     "resolve --as-of": "2021-06 | torch --offline --gpu T4",
