@@ -324,19 +324,35 @@ def _of_builds(best: Proposal, demand: Demand) -> Iterator[str]:
     for parsed in map(Requirement, best.cell.frameworks):
         wish = next((wish for wish in demand.frameworks if wish.name == canonical(parsed.name)), None)
         release_, _, taken = (pinned(parsed) or "").partition("+")
-        if not taken or wish is None or pinned(wish.parsed) != release_:
-            continue  # a range leaves the build open
+        if not taken or wish is None:
+            continue
+        exact = pinned(wish.parsed) == release_
         named = re.findall(r"/whl/(cu\d+)", " ".join(demand.index))
-        rows = [row for row in load().table(wish.name).of(release_) if row.variant != taken]
+        platform = best.cell.platform
+        every = load().table(wish.name).of(release_)
+        rows = [row for row in every if row.variant != taken or platform in row.cpu_only]
         row = next((row for row in rows if row.variant in named), None)
         row = row or next((row for row in rows if row.default), None)
-        if row is None:
-            continue
+        if row is None or not (exact or platform in row.cpu_only):
+            continue  # a range leaves the build open
         if (why := _against(row, parsed, best.cell, demand)) is not None:
             bare = best.cell.platform in row.cpu_only
             told = f"{wish} ({wish.place}) is by pip the build {f'for CUDA {row.cuda}: {why}' * (not bare)}"
-            told += f"without CUDA on {best.cell.platform}" * bare
-            yield f"{told}; taken is that with +{taken}"
+            told += f"without CUDA on {best.cell.platform}{' up to ' + release_ if not exact else ''}" * bare
+            later = _first_with_cuda(parsed, release_, best.cell, demand) if bare and not exact else ""
+            yield f"{told}{later}; taken is that with +{taken}"
+
+
+def _first_with_cuda(parsed: Requirement, release_: str, cell: Cell, demand: Demand) -> str:
+    """The first later release with CUDA on a cell's platform by the default index, and why it is not it."""
+    rows = load().table(canonical(parsed.name)).rows
+    has = [one for one in rows if one.default and {cell.platform} <= {*one.platforms} - {*one.cpu_only}]
+    later = [one for one in has if release(one.version) > release(release_)]
+    if not later:
+        return ""
+    first = min(later, key=lambda one: release(one.version))
+    why = _against(first, parsed, cell, demand)
+    return f", and from {first.version} on for CUDA {first.cuda}" + (f": {why}" if why is not None else "")
 
 
 def _against(row: FrameworkRow, parsed: Requirement, cell: Cell, demand: Demand) -> str | None:

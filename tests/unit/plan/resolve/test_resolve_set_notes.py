@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doubles import small_image
+from packaging.requirements import Requirement
 
+from builder.plan.resolve import notes
 from builder.plan.resolve.set_notes import of_old_cards, of_packages_together
+from builder.plan.resolve.solve import Demand, search
+from builder.plan.resolve.wishes import NamedRequirement
 
 if TYPE_CHECKING:
     from builder.core.model import Cell
@@ -73,3 +77,16 @@ def test_models_of_tf_hub_get_the_keras_of_tensorflows_own_minor() -> None:
     assert "tf-keras==2.21.*" in told
     assert "TF_USE_LEGACY_KERAS=1" in told
     assert not together("tensorflow==2.15.1", pip=("tensorflow-text==2.15.0",))
+
+
+def test_why_the_default_index_is_passed_over_on_arm_is_said_once() -> None:
+    """Up to a release its wheels there are for the CPU, and later ones are for a CUDA above the driver's."""
+    wish = NamedRequirement(parsed=Requirement("torch"), place="as typed")
+    demand = Demand(frameworks=(wish,), gpus=("GH200",), driver="550.144.03", python="3.12")
+    best = search(demand).possible[0]
+    (told,) = notes._of_builds(best, demand)
+    release = best.cell.frameworks[0].partition("==")[2].partition("+")[0]
+    assert f"without CUDA on linux/arm64 up to {release}, and from " in told
+    assert "for CUDA 13.0: driver 550.144.03 is older than 580.65.06; taken is that with +cu12" in told
+    fits = Demand(frameworks=(wish,), gpus=("GH200",), driver="580.95.05", python="3.12")
+    assert not [*notes._of_builds(search(fits).possible[0], fits)]
