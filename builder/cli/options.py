@@ -91,7 +91,7 @@ BUILT_BY = of(
     "--built-by KEY $RTBUILD_BUILT_BY: "
     "Take only images that this public key signed at `build`, or this machine made; repeatable."
 )
-WORDS = of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.")
+WORDS = of("FRAMEWORK: torch, and what is beside it: torch torchvision lightning; without one, it asks.")
 PYTHON = of("--python: The Python: 3.11.")
 GPU = of("--gpu: The card that it must run on: T4, H100.")
 OFFLINE = of("--offline: Do not ask the package index.", False)

@@ -26,7 +26,7 @@ from builder.sources.oci import Registry
 
 
 def up(
-    words: list[str] | None = opt.of("FRAMEWORK: torch, 'tensorflow==2.15.*'."),
+    words: list[str] | None = opt.of("FRAMEWORK: torch, and what is beside it: torch torchvision lightning."),
     python: str | None = opt.PYTHON,
     gpu: str | None = opt.GPU,
     driver: str | None = opt.DRIVER,

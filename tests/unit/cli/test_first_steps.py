@@ -384,3 +384,10 @@ def test_where_the_system_brings_cuda_pip_has_a_line_that_says_so(tmp_path: Path
     where = lines[number + 1]
     assert "where the system has CUDA and cuDNN, as nvidia/cuda:" in where
     assert "PaddlePaddle from 2.6.3 on, which lies on an index of its maker's, https://" in done.stderr
+
+
+def test_init_takes_packages_beside_the_framework_as_resolve_does(tmp_path: Path) -> None:
+    inside(tmp_path, "init", "torch==2.1.2", "torchvision", "lightning==2.1.3", "--offline", "--gpu", "T4")
+    (cell,) = load(tmp_path / "matrices" / "torch.yaml").cells
+    assert cell.frameworks == ("torch==2.1.2",)
+    assert {"torchvision==0.16.2", "lightning==2.1.3"} <= {*cell.pip}
