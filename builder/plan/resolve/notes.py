@@ -413,7 +413,8 @@ def of_glibc(best: Proposal, demand: Demand) -> Iterator[str]:
                 f"from {title} {first.version} on the wheels ask for glibc {first.glibc}, and the system has "
                 f"{demand.glibc} (`ldd --version` prints it): {name}=={version} is the newest for it; a "
                 "container has a glibc of its own: `apptainer build torch.sif docker://IMAGE` needs no root, "
-                "and `apptainer exec --nv` gives it the card"
+                "and `apptainer exec --nv` gives it the card; of a locked cell `rtbuild export --format "
+                "apptainer` writes the definition and the job"
             )
 
 

@@ -113,7 +113,7 @@ def windows_lines(cell: Cell) -> list[str] | None:
     beside = _FAMILY if own else frozenset[str]()
     of_family = [Requirement(text) for text in rest if canonical(Requirement(text).name) in beside]
     own += [
-        f"{one.name}=={version.partition('+')[0]}+{variant}" if (version := pinned(one)) else str(one)
+        f"{one.name}=={pin.partition('+')[0]}+{variant}" if (pin := pinned(one)) else str(one)
         for one in of_family
     ]
     rest = [text for text in rest if canonical(Requirement(text).name) not in beside]
