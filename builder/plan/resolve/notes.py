@@ -106,7 +106,7 @@ def notes_on(
     own_code = any(canonical(wish.name) in load().packages for wish in demand.companions)
     if own_code and demand.driver is not None and (cuda := cuda_of(best.cell)) is not None:
         yield from noted_as("driver", of_older_driver(cuda, demand.gpus, str(demand.driver)))
-    yield from noted_as("card", of_old_cards(best.cell, demand.gpus))
+    yield from noted_as("feature", of_old_cards(best.cell, demand.gpus))
     yield from noted_as("together", of_packages_together(best.cell))
     yield from noted_as("feature", of_features(best, demand))
     yield from noted_as("compile", of_sources(asked, best, demand))

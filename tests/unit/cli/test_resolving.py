@@ -505,12 +505,13 @@ def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told(
     )
     with pytest.raises(NothingPossibleError) as caught:
         resolve("torch", "modern", index=index, gpus=("GTX1650",), driver="470")
-    first, lead, by_pip, system, left_out, whole, *_ = caught.value.message.splitlines()
+    first, lead, by_pip, system, check, left_out, whole, *_ = caught.value.message.splitlines()
     assert first.startswith("not possible as asked")
     assert lead.startswith("what would do: torch==2.0.1 on Python 3.11 and ")
     assert left_out.startswith("  without modern (as typed)")
     assert by_pip.startswith("  by pip, on Python 3.11: pip install torch==2.0.1")
     assert system.startswith("  on the system: NVIDIA's driver")
+    assert check.startswith('  to check it: python -c "import torch;')
     assert whole.startswith("with another driver all of it: torch==2.8.0 on Python 3.13")
     assert "the machine needs driver 525" in whole
     with pytest.raises(NothingPossibleError) as caught:
