@@ -43,11 +43,9 @@ from builder.plan.resolve import (
     of_jetson,
     propose,
     system_in,
+    to_uv_project,
     windows_lines,
     without_cuda,
-)
-from builder.plan.resolve import (
-    uv_project as uv_text,
 )
 from builder.sources.index import Index
 
@@ -170,7 +168,7 @@ def resolve(
         return _say_elsewhere([*_on_windows(found)], on_system, json_=json_)
     _write(output, found.text)
     if uv is not None:
-        _write(uv, uv_text(found.proposals[0], found.changes, title, index))
+        _write(uv, to_uv_project(found.proposals[0], found.changes, title, index))
     own = not gpu and not driver
     told = [*answer_lines(found, own=own, newer=drivers[1:], verbose=bool(verbose))]
     if json_:

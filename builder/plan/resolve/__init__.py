@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         needs_standalone as needs_standalone,
         to_matrix_yaml as to_matrix_yaml,
     )
-    from .uv_project import uv_project as uv_project
+    from .uv_project import to_uv_project as to_uv_project
     from .wishes import TYPED as TYPED, Wishes as Wishes, from_arguments as from_arguments
 else:
     from builder.core import faces

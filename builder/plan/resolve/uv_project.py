@@ -22,7 +22,7 @@ _LINUX = "sys_platform == 'linux'"
 _ELSEWHERE = "sys_platform != 'linux'"
 
 
-def uv_project(
+def to_uv_project(
     taken: Proposal, changes: Sequence[Substitution], name: str, index: Index | None = None
 ) -> str:
     """The text of the file, for the cell of a proposal. ``index`` tells which packages have no wheel for

@@ -798,10 +798,11 @@ def test_a_way_that_changes_nothing_says_why_nobody_calls_it_possible() -> None:
     cell = search(demanded("torch==2.5.1"), enough=1).possible[0].cell
     open_ = Finding(Outcome.UNKNOWN, "the libraries of torchcodec were not read", ())
     told = told_of.with_way(NothingPossibleError("no"), [], Proposal(cell=cell, findings=(open_,)))
-    _, way, by_pip = told.message.splitlines()
+    _, way, by_pip, check = told.message.splitlines()
     assert way.startswith(f"what nothing refuses: {', '.join(cell.frameworks)} on Python {cell.python}")
     assert way.endswith(": the libraries of torchcodec were not read")
     assert by_pip.startswith(f"  by pip, on Python {cell.python}: pip install torch==2.5.1")
+    assert check.startswith("  to check it: python -c ")
 
 
 def test_the_line_of_a_project_to_change_and_a_retired_name_are_told() -> None:

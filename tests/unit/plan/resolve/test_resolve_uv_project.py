@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.solve import Proposal
-from builder.plan.resolve.uv_project import uv_project
+from builder.plan.resolve.uv_project import to_uv_project
 from builder.plan.resolve.wishes import TYPED, NamedRequirement
 
 MAC = {"sys_platform": "darwin", "platform_machine": "arm64"}
@@ -25,7 +25,7 @@ def project(*frameworks: str, pip: tuple[str, ...] = (), left: tuple[str, ...] =
         Substitution(asked=NamedRequirement(parsed=Requirement(one), place=TYPED), instead=None)
         for one in left
     ]
-    return tomllib.loads(uv_project(taken, changes, "torch"))
+    return tomllib.loads(to_uv_project(taken, changes, "torch"))
 
 
 def on(machine: dict[str, str], found: Any) -> list[str]:
