@@ -99,7 +99,7 @@ def page_of(name: str, cell: Cell) -> str | None:
     if row.builds and f"{short(version, 2)}+{build}" not in row.builds:
         return None
     of_line = f"{short(version, 2)}.0"  # the pages of later patches are the same, by their makers
-    return row.page.format(cuda=build, torch=short(version, 2), release=of_line)
+    return row.page.format(cuda=build, torch=short(version, 2), release=of_line, exact=version)
 
 
 def pages_of(texts: Iterable[str], cell: Cell) -> Iterator[str]:

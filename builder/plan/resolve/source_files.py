@@ -13,11 +13,12 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import parse_json
@@ -29,7 +30,7 @@ from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_
 from builder.plan.resolve.evidence import bound_by_sources, used_names
 from builder.plan.resolve.project_texts import quoted, read_text
 from builder.plan.resolve.requirements import add_extras, files_beside, install_line, nothing
-from builder.plan.resolve.wishes import Wishes
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 # -- setuptools: setup.py and setup.cfg
 
@@ -319,7 +320,7 @@ def from_readme(path: Path) -> Wishes:
     and those after a prompt. Raises UsageError without any.
     """
     found, take_file, fenced = Wishes(), files_beside(path), False
-    packages = dict[str, CondaPackage]()
+    packages, at = dict[str, CondaPackage](), dict[str, str]()
     lead, listed = "", list[tuple[str, str]]()
     for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
         command, place = line.strip(), f"{path}:{number}"
@@ -335,6 +336,8 @@ def from_readme(path: Path) -> Wishes:
                 mine = dict[str, CondaPackage]()
                 add_conda_line(text, place, mine, found)
                 packages = {**mine, **packages}
+                for name in mine:
+                    at.setdefault("torch" if name in {"pytorch", "pytorch-gpu"} else name, place)
         if code and command and _LISTED.search(lead):
             listed.append((command.strip("'\""), place))
         elif command and not code and not command.startswith(("```", "~~~")):
@@ -345,6 +348,10 @@ def from_readme(path: Path) -> Wishes:
         add_conda_packages(packages, path, found)
     except CellError as problem:  # alternatives for several machines, that of the CPU last
         found.notes.append(f"{path}: {problem.message}")
+    found.wishes = [
+        replace(one, place=at.get(one.name, one.place)) if one.place == str(path) else one
+        for one in found.wishes
+    ]
     found = found.once(first=True)
     if not found.wishes:
         raise nothing(
@@ -419,7 +426,7 @@ def from_notebook(path: Path) -> Wishes:
     return found
 
 
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(\w+)")
+_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from(?=[ \t]+[\w.]+[ \t]+import\b))[ \t]+(\w+)")
 _RUNS_ON = {
     "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
     "diffusers": "torch", "fastai": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
@@ -602,6 +609,90 @@ def _code_cells(text: str) -> Iterator[str]:
                 yield "".join(map(str, lines))
 
 
+def note_language(folder: Path, found: Wishes) -> None:
+    """Take over, as told, the Python by which a project's notebooks were run, and note source of Python 2.
+
+    ``metadata.language_info.version`` of a notebook: https://nbformat.readthedocs.io/en/latest/format_description.html
+    """
+    pythons, old = Counter[str](), list[str]()
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            if path.suffix == ".py":
+                if (line := _of_python_2(text)) is not None:
+                    old.append(f"{path}:{line}")
+                continue
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # it tells none
+                version = re.match(r"3\.\d+", str(parse_json(text)["metadata"]["language_info"]["version"]))
+                pythons.update([version[0]] if version is not None else [])
+    if pythons:
+        python, times = pythons.most_common(1)[0]
+        place = f"{times} of its notebooks, by their own metadata"
+        found.told.setdefault(
+            "python", NamedRequirement(parsed=Requirement(f"python=={python}"), place=place)
+        )
+    if old:
+        more = f" and {len(old) - 3} more files" if len(old) > 3 else ""
+        why = "source of Python 2, which a Python 3 does not run as it is: `2to3 -w -n FILE`, in a Python before 3.13"
+        found.notes.append(f"{', '.join(old[:3])}{more}: {why}")
+
+
+_PYTHON_2 = re.compile(
+    r"(?m)^[ \t]*(?:print[ \t]+(?![=(.\[,)])\S|print[ \t]*>>|exec[ \t]+['\"]|raise[ \t]+\w+[ \t]*,|except[ \t]+[\w.]+[ \t]*,[ \t]*\w+:)"
+    r"|^[ \t]*(?:import|from)[ \t]+(?:cPickle|urllib2|ConfigParser|StringIO|Queue|cStringIO|httplib|urlparse)\b"
+    r"|\b(?:xrange|raw_input|unicode|iteritems|itervalues|has_key)\("
+)
+"""Statements, modules and names that only Python 2 has: https://docs.python.org/3/howto/pyporting.html"""
+
+
+def _of_python_2(text: str) -> int | None:
+    """The first line that no Python 3 takes, or that it has no name for; None if there is none."""
+    if (found := _PYTHON_2.search(text)) is None or _FOR_BOTH.search(text):
+        return None
+    try:
+        body = ast.parse(text)
+    except SyntaxError as problem:
+        said = "parentheses" in str(problem.msg) or "exception" in str(problem.msg)
+        return problem.lineno if said else None
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    own = {
+        one.asname or one.name
+        for node in ast.walk(body)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for one in node.names
+    }
+    own |= {one.id for one in ast.walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    word = re.search(r"\w+", found[0].strip().removeprefix("import ").removeprefix("from "))
+    certain = found[0].lstrip().startswith(("import", "from")) or (word is not None and word[0] not in own)
+    return text.count("\n", 0, found.end()) + 1 if certain else None
+
+
+_FOR_BOTH = re.compile(
+    r"\b(?:six|future|past|__future__ import print_function.*builtins|sys\.version_info|PY[23])\b|except (?:Import|Name|ModuleNotFound)Error"
+)
+"""What source for both has: https://six.readthedocs.io, https://python-future.org"""
+
+
+def modules_of(folder: Path) -> set[str]:
+    """The modules that a folder's sources import, without its own."""
+    own, found = {folder.absolute().name}, set[str]()
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+        own |= {path.stem, path.parent.name}
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            text = "".join(code for _, code, _ in _cells_of(text, path)) if path.suffix == ".ipynb" else text
+            found.update(_IMPORT.findall(text))
+    return found - own - sys.stdlib_module_names
+
+
+def is_module_of(name: str, modules: Iterable[str]) -> bool:
+    """Whether one of these modules is that of a distribution: yaml of pyyaml."""
+    plain = {_OF_MODULES.get(one, one) for one in modules}
+    plain |= {row.instead for one in modules if (row := load().mistaken_names.get(one.lower())) is not None}
+    return name in {canonical(one) for one in plain}
+
+
 def note_sources(folder: Path, found: Wishes) -> None:
     """Note the modules that a folder's sources import and no requirement is named like, and those that
     compile CUDA code as they run or are installed: https://docs.pytorch.org/docs/stable/cpp_extension.html
@@ -665,7 +756,7 @@ def sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[P
                 folders.append(path)
 
 
-_SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z][\w-]*")
+_SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z0-9][\w-]*")
 """Folders in which a project's own sources are."""
 
 

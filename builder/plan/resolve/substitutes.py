@@ -116,7 +116,11 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
         moved = _with_frameworks(single, asked.available, suits)
         if ways and moved is not None and any(map(is_of_another_major, moved[1])):
             break  # a compiler for one package is not worth code for another major release of the framework
+        moved, freed = _without_derived(single, moved) if moved is not None else (None, [])
         way = _way(moved, asked, suits) if moved is not None else None
+        if way is not None and freed:
+            added = (*way.proposal.added, _told_derived(freed, way.proposal))
+            way = replace(way, proposal=replace(way.proposal, added=added))
         sources = (
             [one.asked.name for one in way.changes if one.reason.startswith(COMPILED)]
             if way is not None
@@ -135,6 +139,31 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
     builds = {text.partition("+")[0]: text for text in best.proposal.cell.frameworks}
     changes = (replace(one, instead=builds.get(one.instead or "", one.instead)) for one in best.changes)
     return replace(best, changes=(*dropped, *changes))
+
+
+def _without_derived(
+    demand: Demand, moved: tuple[Demand, list[Substitution]]
+) -> tuple[tuple[Demand, list[Substitution]], list[NamedRequirement]]:
+    """A way without the pins that an exported list has of what the frameworks themselves pin, where these
+    move: NVIDIA's wheels and Triton of PyTorch. And those pins.
+    """
+    asked = {one.name: pinned(one.parsed) or "" for one in demand.frameworks}
+    rows = (row for name, exact in asked.items() for row in load().table(name).of(exact.partition("+")[0]))
+    own = {canonical(one.name) for row in rows for one in map(Requirement, row.requires) if pinned(one)}
+    wider, changes = moved
+    freed = [
+        wish for wish in wider.companions if wish.name in own and pinned(wish.parsed) and wish.place != TYPED
+    ]
+    if not changes or not freed:
+        return moved, []
+    rest = tuple(wish for wish in wider.companions if wish not in freed)
+    return (replace(wider, companions=rest), changes), freed
+
+
+def _told_derived(freed: Sequence[NamedRequirement], proposal: Proposal) -> str:
+    more = f" and {len(freed) - 1} more" if len(freed) > 1 else ""
+    names = ", ".join(proposal.cell.frameworks)
+    return f"{freed[0].name}{freed[0].parsed.specifier} ({freed[0].place}){more} give way: {names} brings its own"
 
 
 def _on_default_index(demand: Demand, silent: str) -> tuple[Demand, list[Substitution]]:
