@@ -477,9 +477,10 @@ def _frameworks_of_time(
     if period.by_use:
         return None
     of_time, later = dict[str, str](), dict[str, list[str]]()
+    compiled = any(_is_linked(wish) for wish in demand.companions)
     for wish in demand.frameworks:
         open_ = not any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-        files = page(wish.name, index) if open_ and wish.place != TYPED else "it is bound"
+        files = page(wish.name, index) if open_ and (wish.place != TYPED or compiled) else "it is bound"
         if isinstance(files, str):
             continue
         days = {one.partition("+")[0]: day for one, day in released(files, wish.name).items()}
@@ -506,6 +507,13 @@ def _frameworks_of_time(
             bounds = ", ".join(f"{name}<={version}" for name, version in taken.items())
             return found, [f"{bounds}: of the project's time{first}: {period.why}"]
     return None
+
+
+def _is_linked(wish: NamedRequirement) -> bool:
+    """Whether a requirement holds a package back that has code for one CUDA, or is linked with a framework."""
+    row = load().package_names.get(wish.name)
+    held = any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
+    return row is not None and not row.light and held
 
 
 _LATER_LINES = 12

@@ -174,7 +174,7 @@ def _take_lines(
                 of_lines.wishes = [wish.as_told() for wish in of_lines.wishes]
                 found.take_over(of_lines)
                 read.append(str(path.relative_to(folder)))
-                bare = bare and not found.wishes
+                bare = bare and not (take is from_script and found.wishes)
     return named, bare
 
 

@@ -7,6 +7,7 @@ out the fewest, and needs the fewest and smallest changes, is taken.
 
 import functools
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -116,7 +117,7 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
         moved = _with_frameworks(single, asked.available, suits)
         if ways and moved is not None and any(map(is_of_another_major, moved[1])):
             break  # a compiler for one package is not worth code for another major release of the framework
-        moved, freed = _without_derived(single, moved) if moved is not None else (None, [])
+        moved, freed = _without_derived(moved) if moved is not None else (None, [])
         way = _way(moved, asked, suits) if moved is not None else None
         if way is not None and freed:
             added = (*way.proposal.added, _told_derived(freed, way.proposal))
@@ -142,22 +143,25 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
 
 
 def _without_derived(
-    demand: Demand, moved: tuple[Demand, list[Substitution]]
+    moved: tuple[Demand, list[Substitution]],
 ) -> tuple[tuple[Demand, list[Substitution]], list[NamedRequirement]]:
     """A way without the pins that an exported list has of what the frameworks themselves pin, where these
     move: NVIDIA's wheels and Triton of PyTorch. And those pins.
     """
-    asked = {one.name: pinned(one.parsed) or "" for one in demand.frameworks}
-    rows = (row for name, exact in asked.items() for row in load().table(name).of(exact.partition("+")[0]))
-    own = {canonical(one.name) for row in rows for one in map(Requirement, row.requires) if pinned(one)}
     wider, changes = moved
     freed = [
-        wish for wish in wider.companions if wish.name in own and pinned(wish.parsed) and wish.place != TYPED
+        wish
+        for wish in wider.companions
+        if _DERIVED.fullmatch(wish.name) and pinned(wish.parsed) and wish.place != TYPED
     ]
     if not changes or not freed:
         return moved, []
     rest = tuple(wish for wish in wider.companions if wish not in freed)
     return (replace(wider, companions=rest), changes), freed
+
+
+_DERIVED = re.compile(r"nvidia-[\w-]+-cu\d+|triton")
+"""Names of what PyTorch, TensorFlow and JAX ask for themselves, by their metadata."""
 
 
 def _told_derived(freed: Sequence[NamedRequirement], proposal: Proposal) -> str:

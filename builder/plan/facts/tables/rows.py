@@ -336,7 +336,7 @@ class WheelPageRow(Row):
 
     name: str
     page: str
-    index: Literal["cpu", "sources"]
+    index: Literal["cpu", "sources", "placeholder"]
     builds: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
