@@ -130,7 +130,8 @@ def without_pages(
         oldest, newest = min(minors, key=key), max(minors, key=key)
         bound = SpecifierSet(f">={oldest},<{key(newest)[0]}.{key(newest)[1] + 1}")
         for number, wish in enumerate(wishes):
-            if wish.name == "torch" and not apart(wish.parsed.specifier, bound):
+            open_ = pinned(wish.parsed) is None and not apart(wish.parsed.specifier, bound)
+            if wish.name == "torch" and open_:
                 parsed = Requirement(str(wish.parsed))
                 parsed.specifier &= bound
                 wishes[number] = replace(wish, parsed=parsed, place=f"{wish.place}, wheels of {one.asked}")

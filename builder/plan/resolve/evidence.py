@@ -460,8 +460,8 @@ def ways_of(
     period = ways[0][0].period
     if index is None or period is None:
         return ways
-    if len(ways) == 1 and (of_day := _frameworks_of_time(demand, period, available, index)) is not None:
-        ways = [(replace(of_day[0], period=period), of_day[1]), *ways]
+    if (of_day := _frameworks_of_time(ways[0][0], period, available, index)) is not None:
+        ways = [(replace(of_day[0], period=period), [*ways[0][1], *of_day[1]]), *ways]
     of_time = tuple(releases_for_repositories(asked, period, index))
     return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
 
@@ -565,7 +565,7 @@ def with_told(
         for name, one in near.items():
             version = next(iter(one.parsed.specifier)).version.removesuffix(".*")
             later = f">={version},<{_next_line(version)}"
-            taken[name] = str(one.parsed.specifier) if whole else later
+            taken[name] = _of_line(str(one.parsed.specifier)) if whole else later
         changed = replace(
             demand,
             frameworks=tuple(_told(wish, taken, near) for wish in demand.frameworks),
@@ -576,6 +576,11 @@ def with_told(
         said = (f"{name}{taken[name]}: {one.place} says {one.parsed}" for name, one in near.items())
         found.append((changed, [f"{text}; a requirement would count more" for text in said]))
     return [*found, (demand, _not_taken(near))]
+
+
+def _of_line(specifier: str) -> str:
+    """``==2.4.*`` of ``==2.4``: who names two numbers means the line."""
+    return f"{specifier}.*" if re.fullmatch(r"==\d+\.\d+", specifier) else specifier
 
 
 def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
@@ -598,7 +603,8 @@ def _told(
         return wish
     parsed = Requirement(str(wish.parsed))
     parsed.specifier &= SpecifierSet(taken[wish.name])
-    return replace(wish, parsed=parsed, place=f"{wish.place}, {near[wish.name].place}")
+    places = (wish.place, near[wish.name].place)
+    return replace(wish, parsed=parsed, place=", ".join(places if wish.parsed.specifier else places[::-1]))
 
 
 def _next_line(version: str) -> str:

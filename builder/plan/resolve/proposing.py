@@ -25,7 +25,12 @@ from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
 from builder.plan.resolve.lock_overrides import of_override
-from builder.plan.resolve.loosening import NearestDemand, Substitution, written_twice
+from builder.plan.resolve.loosening import (
+    NearestDemand,
+    Substitution,
+    without_contradictions,
+    written_twice,
+)
 from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
@@ -162,6 +167,7 @@ def propose(
         python = python or asked.python
         demand = with_data_on_cpu(_demanded(asked, on, python), asked)
         demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
+        demand, freed = without_contradictions(demand)
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {named(demand.companions)} brings")
@@ -184,7 +190,7 @@ def propose(
             demand, dropped, standing, told = _first_served(
                 ways, available, index, limit, rootfs=rootfs, note=note
             )
-            changes, said = [*swapped, *dropped], told
+            changes, said = [*swapped, *freed, *dropped], told
         except NothingPossibleError as problem:
             if isinstance(problem, NotKnownError | _BrokenSetError):
                 demand = ways[0][0]  # what decides was not read, or the files do: the project's time is near
@@ -192,7 +198,7 @@ def propose(
             if vendor is not None:
                 raise vendor from problem
             way = _nearest_way(problem, demand, index, available, note, typed=typed)
-            changes, standing = joined([*swapped, *way.changes]), [way.proposal]
+            changes, standing = joined([*swapped, *freed, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:

@@ -683,6 +683,8 @@ def modules_of(folder: Path) -> set[str]:
             text = read_text(path)
             text = "".join(code for _, code, _ in _cells_of(text, path)) if path.suffix == ".ipynb" else text
             found.update(_IMPORT.findall(text))
+            for several in re.findall(r"(?m)^[ \t]*import[ \t]+(\w[^#\n]*,[^#\n]*)", text):
+                found.update(re.findall(r"(?:^|,)[ \t]*(\w+)", several))
     return found - own - sys.stdlib_module_names
 
 

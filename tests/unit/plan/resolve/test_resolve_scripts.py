@@ -1,0 +1,172 @@
+"""Install scripts are read, and never run: what they install by pip, conda and out of clones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.core.errors import UsageError
+from builder.plan.resolve.install_scripts import from_script, scripts_of, told_by_jobs
+from builder.plan.resolve.project_files import from_file
+from builder.plan.resolve.wishes import Wishes
+
+
+def script(tmp_path: Path, text: str, name: str = "setup.sh") -> Wishes:
+    (tmp_path / name).write_text(text)
+    return from_script(tmp_path / name)
+
+
+def texts(found: Wishes) -> list[str]:
+    return sorted(map(str, found.wishes))
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("pip install torch==2.1.0 \\\n  numpy # both\n", ["numpy", "torch==2.1.0"]),
+        ("V=2.1.0\nexport W=${V%.*}\npython3 -m pip install torch==${V} 'scipy>=1'\n", ["scipy>=1", "torch==2.1.0"]),
+        ("if true; then pip install einops; else pip3 install timm; fi\n", ["einops", "timm"]),
+        ("for p in numpy scipy; do\n  pip install $p\ndone\n", ["numpy", "scipy"]),
+        ("P=(numpy\n  scipy)\nuv pip install ${P[@]}\n", ["numpy", "scipy"]),
+        ("get() {\n  pip install \"$1\"\n}\nget numpy\nget 'scipy<2'\n", ["numpy", "scipy<2"]),
+        ("base() { pip install einops; }\nbase\n", ["einops"]),
+        ("mamba create -n x python=3.9 numpy=1.24\n", ["numpy==1.24.*"]),
+        ("cat <<EOF\npip install nothing\nEOF\npip install numpy\n", ["numpy"]),
+        ("pip install numpy && pip install scipy || exit 1\n", ["numpy", "scipy"]),
+        ("if [ \"$P\" = hip ]; then pip install torch==1.0; fi\npip install numpy\n", ["numpy"]),
+        ("pip uninstall -y numpy\npip install scipy\n", ["scipy"]),
+    ],
+)
+def test_lines_of_a_script_in_all_their_forms(tmp_path: Path, text: str, asked: list[str]) -> None:
+    found = script(tmp_path, text)
+    assert texts(found) == asked
+    assert all(str(wish.told) == str(wish.parsed.specifier) for wish in found.wishes)  # its author's own set
+
+
+def test_of_several_releases_by_tests_any_is_taken_without_the_index_of_one(tmp_path: Path) -> None:
+    """A table of releases by PyTorch's ends at that of its day, and a newer card takes a later one."""
+    found = script(
+        tmp_path,
+        """\
+case $TORCH in
+    2.1.0) pip install xformers==0.0.22 --index-url https://download.pytorch.org/whl/cu118 ;;
+    2.4.0) pip install xformers==0.0.27.post2 --index-url https://download.pytorch.org/whl/cu118 ;;
+    *) echo "pip install unsupported" ;;
+esac
+case $CUDA in 11) pip install spconv-cu118 ;; 12) pip install spconv-cu120 ;; esac
+""",
+    )
+    assert texts(found) == ["spconv-cu120", "xformers"]
+    assert found.index == []
+    assert any("xformers: one of 2 lines" in note and "0.0.27.post2 the newest" in note for note in found.notes)
+    assert any("spconv-cu118: left out" in note for note in found.notes)
+
+
+def test_what_is_installed_out_of_clones_is_installed_from_their_repositories(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "setup.py").write_text("CUDAExtension()")
+    found = script(
+        tmp_path,
+        """\
+pip install torch
+git clone --recursive https://github.com/x/ops.git /tmp/ext/ops && pip install /tmp/ext/ops
+git clone -b v2 https://github.com/x/many /tmp/many
+pip install /tmp/many/submodules/inner/
+git clone https://github.com/x/old && cd old && git checkout abc1 && python setup.py install && cd ..
+cd ops && python setup.py build_ext --inplace
+""",
+    )
+    assert found.by_hand[:3] == [
+        "git+https://github.com/x/ops.git",
+        "git+https://github.com/x/many@v2#subdirectory=submodules/inner",
+        "git+https://github.com/x/old@abc1",
+    ]
+    assert found.by_hand[3].endswith("ops")
+
+
+def test_system_packages_and_what_is_for_another_use_are_told(tmp_path: Path) -> None:
+    found = script(
+        tmp_path,
+        "sudo apt-get install -y libgl1 ninja-build\n[ x ] && pip install torch\n"
+        'if [ "$TRAIN" = true ]; then pip install lpips; fi\n',
+    )
+    assert texts(found) == ["torch"]
+    assert any("sudo apt-get install -y libgl1 ninja-build" in note for note in found.notes)
+    assert any("lpips: left out: not for every use" in note for note in found.notes)
+
+
+def test_makefiles_and_definitions_are_scripts_too(tmp_path: Path) -> None:
+    text = "T := 2.1.0\ninstall: venv\n\t@pip install torch==$(T)\ntest:\n\tpip install pytest\n"
+    assert texts(script(tmp_path, text, "Makefile")) == ["torch==2.1.0"]
+    text = "Bootstrap: docker\nFrom: pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\n%post\n  pip install timm\n%test\n  pip install x\n"
+    assert texts(script(tmp_path, text, "x.def")) == ["timm", "torch==2.1.0"]
+
+
+def test_a_script_that_installs_nothing_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="installs nothing by pip"):
+        script(tmp_path, "echo pip install torch is not run\n")
+
+
+def test_a_folder_without_lists_is_told_by_its_script_and_one_with_lists_filled(tmp_path: Path) -> None:
+    (tmp_path / "setup.sh").write_text("pip install torch==2.1.0 flash-attn timm black\n")
+    (tmp_path / "run.py").write_text("import torch, timm\n")
+    assert texts(from_file(tmp_path)) == ["black", "flash-attn", "timm", "torch==2.1.0"]
+    (tmp_path / "requirements.txt").write_text("torch==2.0.1\n")
+    found = from_file(tmp_path)
+    assert texts(found) == ["flash-attn", "timm", "torch==2.0.1"]  # what the sources import, and is built last
+    assert any("setup.sh:1 `pip install torch==2.1.0" in note and "no release is both" in note for note in found.notes)
+    assert [path.name for path in scripts_of(tmp_path)] == ["setup.sh"]
+
+
+def test_jobs_tell_of_their_authors_set(tmp_path: Path) -> None:
+    jobs = tmp_path / ".github" / "workflows"
+    jobs.mkdir(parents=True)
+    (jobs / "test.yml").write_text(
+        "jobs:\n  t:\n    strategy: {matrix: {python-version: ['3.7', '3.8']}}\n    steps:\n"
+        "    - run: |\n        pip install torch==1.8.1\n        pytest\n"
+    )
+    found = Wishes()
+    told_by_jobs(tmp_path, found)
+    assert {name: str(one) for name, one in found.told.items()} == {"python": "python==3.8", "torch": "torch==1.8.1"}
+
+
+def test_source_of_python_2_and_the_python_of_notebooks_are_told(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tensorflow==1.15.0\n")
+    (tmp_path / "train.py").write_text("import cPickle\nprint 'epoch %d' % 1\n")
+    (tmp_path / "both.py").write_text("import six\nfrom six.moves import xrange\nfor n in xrange(3): print(n)\n")
+    (tmp_path / "new.py").write_text("'''print it'''\nprint(1)\n")
+    (tmp_path / "n.ipynb").write_text(
+        '{"cells": [], "metadata": {"language_info": {"version": "3.7.3"}}, "nbformat": 4}'
+    )
+    found = from_file(tmp_path)
+    (note,) = (one for one in found.notes if "source of Python 2" in one)
+    assert "train.py:" in note and "both.py" not in note and "new.py" not in note
+    assert str(found.told["python"]) == "python==3.7"
+
+
+@pytest.mark.parametrize(
+    ("readme", "told"),
+    [
+        ("You need to use [fastai1](https://x) with these notebooks", "fastai==1.*"),
+        ("## Requirements\nTensorFlow 1.x or so", "tensorflow==1.*"),
+        ("Requires Keras 2", "keras==2.*"),
+        ("Requires Python 2.7 and PyTorch 1.4", "torch==1.4"),
+    ],
+)
+def test_a_line_of_releases_by_its_major_is_told(tmp_path: Path, readme: str, told: str) -> None:
+    (tmp_path / "README.md").write_text(readme + "\n")
+    (tmp_path / "a.py").write_text("import torch\n")
+    found = from_file(tmp_path)
+    assert told in {str(one) for one in found.told.values()}
+    assert "python" not in found.told
+
+
+def test_the_project_and_its_compiled_folders_are_in_the_line_by_hand(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.1.0\n")
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='x')\n")
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "setup.py").write_text("from torch.utils.cpp_extension import CUDAExtension\n")
+    found = from_file(tmp_path)
+    assert found.itself == str(tmp_path)
+    assert found.by_hand == [str(tmp_path / "ops")]
