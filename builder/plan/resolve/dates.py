@@ -237,8 +237,8 @@ def _exact(parsed: Requirement) -> bool:
 
 
 def _named_day(parsed: Requirement, there: Mapping[str, str], *, upper: bool) -> str | None:
-    """The day of the oldest release that a pin or a lower bound admits, of a line that has ended (``==1.*`` of
-    fastai) that of its last one; with ``upper`` of the newest that an upper bound alone admitted as the first
+    """The day of the oldest release that a pin or a lower bound admits, of a line that has ended, ``==1.*``,
+    that of its last one; with ``upper`` of the newest that an upper bound alone admitted as the first
     one came that it keeps out.
     """
     alone = not _exact(parsed) and lower_bound(parsed) is None

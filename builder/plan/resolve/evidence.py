@@ -510,7 +510,7 @@ def _frameworks_of_time(
 
 
 def _is_linked(wish: NamedRequirement) -> bool:
-    """Whether a requirement holds a package back that has code for one CUDA, or is linked with a framework."""
+    """Whether a requirement holds a package back that has code for one CUDA, or that a framework links."""
     row = load().package_names.get(wish.name)
     held = any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
     return row is not None and not row.light and held

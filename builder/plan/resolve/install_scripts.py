@@ -1,5 +1,5 @@
-"""Requirements out of a project's own install scripts, which are read and never run: shell scripts, Makefiles,
-Apptainer's definitions; and what its continuous integration installs, which tells of its author's own set.
+"""Requirements out of a project's own install scripts, which are read and never run: of the shell, Makefiles
+and Apptainer's definitions; and what its jobs of continuous integration install, its author's own set.
 
 The formats: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html,
 https://www.gnu.org/software/make/manual/html_node/Rules.html,
@@ -43,7 +43,7 @@ class ScriptCommand:
     line: int
     text: str
     under: tuple[str, ...] = ()
-    """The tests and the labels that it stands under: ``[ "$TRAIN" = true ]``, ``$PYTORCH_VERSION is 2.1.0``."""
+    """The tests and labels that it stands under: ``[ "$TRAIN" = true ]``, ``$TORCH is 2.1.0``."""
 
 
 # -- the shell's words
@@ -542,7 +542,7 @@ class _Installer:
             ),
         )
         newest = f", {last} the newest" * bool(last.parsed.specifier)
-        why = f"one of {len(each)} lines, by the tests of the script{newest}: taken in any release, as the card asks"
+        why = f"one of {len(each)} lines, by the script's tests{newest}: taken in any release"
         self.found.note(each[0].place, name, why)
         extras = f"[{','.join(sorted(each[0].parsed.extras))}]" if each[0].parsed.extras else ""
         return replace(each[0], parsed=Requirement(f"{each[0].parsed.name}{extras}"))
@@ -565,8 +565,8 @@ _LARGEST = 256 << 10
 
 
 def told_by_jobs(folder: Path, found: Wishes) -> None:
-    """Take over, as told, the releases that a project's jobs of continuous integration install, and the newest
-    Python that they name: what its author ran. They count less than any requirement.
+    """Take over, as told, the releases that a project's jobs of continuous integration install, and the
+    newest Python that they name: what its author ran. They count less than any requirement.
     """
     paths = [folder / name for name in _JOBS]
     with contextlib.suppress(OSError):  # no such folder

@@ -112,8 +112,8 @@ class Kept:
 
 
 def without_contradictions(demand: Demand) -> tuple[Demand, list[Substitution]]:
-    """The demand without the bounds of packages that no release of a framework that is asked for goes with, on
-    whichever machine, and what stands for them: ``keras<=2.3.1`` beside ``tensorflow>=2.3``.
+    """The demand without the bounds of packages that no release of a framework that is asked for goes with,
+    on whichever machine, and what stands for them: ``keras<=2.3.1`` beside ``tensorflow>=2.3``.
     """
     changes = list[Substitution]()
     for row in load().bad:

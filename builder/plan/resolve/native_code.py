@@ -257,7 +257,7 @@ def _against_tensorflow(asked: Wishes, cuda: str) -> Iterator[str]:
     paths = f", and /usr/local/cuda-{cuda} in that of /usr/local/cuda-{', -'.join(others)}" * bool(others)
     yield (
         f"{', '.join(place for _, place in scripts[:4])}{more}: compiles against TensorFlow: "
-        f"{' and '.join(f'`{one}`' for one in flags)} in the place of its folders and of -ltensorflow_framework"
+        f"{' and '.join(f'`{one}`' for one in flags)} in place of its folders and of -ltensorflow_framework"
         f"{paths}: with another ABI or library what is compiled ends with `undefined symbol`"
     )
 

@@ -31,21 +31,19 @@ from builder.plan.resolve.manifests import (
 )
 from builder.plan.resolve.native_code import note_builds, note_removed
 from builder.plan.resolve.project_texts import is_file, read_text
+from builder.plan.resolve.readmes import from_readme
 from builder.plan.resolve.requirements import from_requirements, take_extras
 from builder.plan.resolve.set_aside import lists_in, note_contradictions, take_aside
 from builder.plan.resolve.source_files import (
     add_imported,
     bound_by_folder,
     from_notebook,
-    from_readme,
     from_setup_cfg,
     from_setup_py,
-    is_module_of,
-    modules_of,
-    note_language,
     note_sources,
     sources_below,
 )
+from builder.plan.resolve.source_language import is_module_of, modules_of, note_language
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 
@@ -363,7 +361,10 @@ _KINDS = (
     ),
     _Kind(names=_README, read=from_readme),
     _Kind(names=r"runtime\.txt|\.python-version", read=_from_python),
-    _Kind(names=r"(?i).*\.(?:sh|bash|def)|(?:gnu)?makefile|singularity(?:\..*)?", read=from_script, text=r"#!.*\b(?:ba|da|z)?sh\b"),
+    _Kind(
+        names=r"(?i).*\.(?:sh|bash|def)|(?:gnu)?makefile|singularity(?:\..*)?", read=from_script,
+        text=r"#!.*\b(?:ba|da|z)?sh\b",
+    ),
     _Kind(
         names=r"setup\.py", read=from_setup_py,
         text=r"(?:from setuptools|import setuptools|from distutils)\b",

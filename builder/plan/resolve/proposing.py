@@ -20,11 +20,9 @@ from builder.core.errors import (
 from builder.core.versions import at_least, contains, lower_bound, pinned, release
 from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, Outcome, platform_of
 from builder.plan.facts.tables import NameRow, cards_of, load
-from builder.plan.lock import pip_install
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
-from builder.plan.resolve.lock_overrides import of_override
 from builder.plan.resolve.loosening import (
     NearestDemand,
     Substitution,
@@ -49,6 +47,7 @@ from builder.plan.resolve.notes import (
     with_code_read,
     with_way,
 )
+from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_python
 from builder.plan.resolve.refusals import (
     LastRelease,
     last_release,
@@ -212,8 +211,10 @@ def propose(
         by_hand = [*filter(None, (change.by_hand for change in changes))]
         last = _last_releases(demand)
         said += notes_on(standing, demand, asked, by_hand)
-        said += noted_as("python", _of_told_python(standing[0], demand, asked))
-        said += noted_as("files", of_override(standing[0], changes, files))
+        said += (
+            *noted_as("python", of_told_python(standing[0], demand, asked)),
+            *noted_as("files", of_override(standing[0], changes, files)),
+        )
         said += noted_as("system", (one.line(standing[0].cell) for one in paged))
         said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
@@ -241,26 +242,8 @@ def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
         kernel_modules=on.kernel_modules,
         index=tuple(asked.index),
         imports=tuple(asked.imports),
-        told_python=_told_python(asked) if python is None else None,
+        told_python=told_python(asked) if python is None else None,
     )
-
-
-def _told_python(asked: Wishes) -> str | None:
-    """The one Python that a README's words, jobs or notebooks name: ``3.7``."""
-    told = asked.told.get("python")
-    exact = pinned(told.parsed) if told is not None else None
-    return ".".join(exact.split(".")[:2]) if exact is not None else None
-
-
-def _of_told_python(best: Proposal, demand: Demand, asked: Wishes) -> Iterator[str]:
-    """Who tells the Python of the first proposal, or that it is another."""
-    told = asked.told.get("python")
-    if demand.told_python is None or told is None:
-        return
-    other = f"; {best.cell.python} is the nearest that the set has here" * (
-        best.cell.python != demand.told_python
-    )
-    yield f"Python {demand.told_python}: {told.place}{other}; a requirement would count more"
 
 
 def _keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
@@ -307,20 +290,10 @@ def _with_way(
         *of_retired(best, demand),
         *of_sources(asked, best, demand),
     )
-    system = [*_of_hand(asked), *(one.line(best.cell) for one in paged)]
+    system = [*of_hand(asked), *(one.line(best.cell) for one in paged)]
     system += of_system(best, demand, by_hand, unread)
     notes = (*notes, *of_override(best, changes, files))
     return with_way(refusal, changes, best, whole, system=system, notes=notes)
-
-
-def _of_hand(asked: Wishes) -> Iterator[str]:
-    """The line that installs the project itself, and what it has from repositories and folders."""
-    compiled = asked.itself is not None and any(here for _, _, here in asked.sources)
-    lines = [pip_install(("--no-build-isolation", *asked.by_hand), ())] if asked.by_hand else []
-    if asked.itself:
-        lines.append(pip_install((*["--no-build-isolation"] * compiled, "--no-deps", asked.itself), ()))
-    if lines:
-        yield f"then, by hand: {' && '.join(lines)}"
 
 
 @contextmanager

@@ -111,8 +111,8 @@ def note_contradictions(others: Iterable[NamedRequirement], found: Wishes) -> No
         line = _line_at(other.place)
         said = f"`{line}` installs" if line is not None and "install" in line else "says"
         found.notes.append(
-            f"{other.place} {said} {other}, and {mine.place} asks for {mine}: no release is both; the latter counts, "
-            "in an environment without the former"
+            f"{other.place} {said} {other}, and {mine.place} asks for {mine}: no release is both; "
+            "the latter counts, in an environment without the former"
         )
 
 

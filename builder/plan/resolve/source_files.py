@@ -13,16 +13,15 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import parse_json
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import UsageError
 from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
@@ -30,7 +29,7 @@ from builder.plan.resolve.environments import CondaPackage, add_conda_line, add_
 from builder.plan.resolve.evidence import bound_by_sources, used_names
 from builder.plan.resolve.project_texts import quoted, read_text
 from builder.plan.resolve.requirements import add_extras, files_beside, install_line, nothing
-from builder.plan.resolve.wishes import NamedRequirement, Wishes
+from builder.plan.resolve.wishes import Wishes
 
 # -- setuptools: setup.py and setup.cfg
 
@@ -312,71 +311,6 @@ def _named_files(node: ast.AST) -> list[str]:
     ]
 
 
-# -- a README's own lines
-
-
-def from_readme(path: Path) -> Wishes:
-    """The packages that the shell's lines of a README install by pip or conda: those in its blocks of code,
-    and those after a prompt. Raises UsageError without any.
-    """
-    found, take_file, fenced = Wishes(), files_beside(path), False
-    packages, at = dict[str, CondaPackage](), dict[str, str]()
-    lead, listed = "", list[tuple[str, str]]()
-    for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
-        command, place = line.strip(), f"{path}:{number}"
-        code = fenced or line.startswith(("    ", "\t")) or command.startswith("$ ")
-        if command.startswith(("```", "~~~")):
-            fenced = not fenced
-        elif code or (spans := _INLINE.findall(line)):
-            for text in [command.removeprefix("$ ")] if code else spans:
-                try:
-                    install_line(text, place, found, take_file)
-                except UsageError as problem:  # a placeholder, a folder of the reader's
-                    found.notes.append(problem.message)
-                mine = dict[str, CondaPackage]()
-                add_conda_line(text, place, mine, found)
-                packages = {**mine, **packages}
-                for name in mine:
-                    at.setdefault("torch" if name in {"pytorch", "pytorch-gpu"} else name, place)
-        if code and command and _LISTED.search(lead):
-            listed.append((command.strip("'\""), place))
-        elif command and not code and not command.startswith(("```", "~~~")):
-            _take_listed(listed, found)
-            lead, listed = command, []
-    _take_listed(listed, found)
-    try:
-        add_conda_packages(packages, path, found)
-    except CellError as problem:  # alternatives for several machines, that of the CPU last
-        found.notes.append(f"{path}: {problem.message}")
-    found.wishes = [
-        replace(one, place=at.get(one.name, one.place)) if one.place == str(path) else one
-        for one in found.wishes
-    ]
-    found = found.once(first=True)
-    if not found.wishes:
-        raise nothing(
-            f"{path} installs nothing by pip", found, "blocks with lines `pip install torch` are read"
-        )
-    return found
-
-
-_INLINE = re.compile(r"`((?:python\d? -m )?(?:pip\d?|conda) install [^`]+)`")
-"""A command in a sentence."""
-_LISTED = re.compile(r"(?i)\b(?:pip\d? install|dependenc\w*|requirements?|packages)\b[^:]*:\W*$")
-"""The line above a list of packages, one a line."""
-
-
-def _take_listed(listed: Sequence[tuple[str, str]], found: Wishes) -> None:
-    """Take over a block of code that has nothing but requirements, one a line."""
-    texts = [text for text, _ in listed]
-    if len(texts) > 1 and all(
-        re.fullmatch(r"[A-Za-z][\w.-]*(?:\[[\w,-]*\])?[\d.*<>=!~, ]*", one) for one in texts
-    ):
-        for text, place in listed:
-            with contextlib.suppress(UsageError):  # a word and a number: no requirement
-                found.add(text, place)
-
-
 # -- notebooks: https://nbformat.readthedocs.io/
 
 _COMMENTED = re.compile(r"^\s*#\s*[!%](?=\s*pip\d?\s+install\b)")
@@ -422,11 +356,11 @@ def from_notebook(path: Path) -> Wishes:
         _imported(code, printed, path, found)
     if not found.wishes:
         raise nothing(f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read")
-    bound_by_sources(_cells_of(read_text(path), path), found)
+    bound_by_sources(cells_of(read_text(path), path), found)
     return found
 
 
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from(?=[ \t]+[\w.]+[ \t]+import\b))[ \t]+(\w+)")
+IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from(?=[ \t]+[\w.]+[ \t]+import\b))[ \t]+(\w+)")
 _RUNS_ON = {
     "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
     "diffusers": "torch", "fastai": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
@@ -440,7 +374,7 @@ _USUAL = (
     "tensorboardx", "termcolor", "tqdm", "trimesh", "unidecode", "visdom", "wandb", "yacs",
 )  # fmt: skip
 """Packages that have the name of their module, beside those on record."""
-_OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
+OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
 
 
 def _framework_of(modules: Sequence[str]) -> tuple[str, str] | None:
@@ -463,7 +397,7 @@ def _imported(
     """
     places = dict[str, str]()
     for line, place in code:
-        if (said := _IMPORT.match(line)) is not None:
+        if (said := IMPORT.match(line)) is not None:
             places.setdefault(said[1], place)
     if (taken := _framework_of(list(places))) is None:
         return
@@ -528,13 +462,13 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
     none of the requirements is on it; with ``rest`` what else they import of packages on record.
     """
     files = list[tuple[Path, list[str]]]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
             if path.suffix == ".ipynb":
-                text = "".join(code for _, code, _ in _cells_of(text, path))
+                text = "".join(code for _, code, _ in cells_of(text, path))
             others = (module.partition(".")[0] for module in used_names(text, str)[1])
-            files.append((path, [*dict.fromkeys((*_IMPORT.findall(text), *others))]))
+            files.append((path, [*dict.fromkeys((*IMPORT.findall(text), *others))]))
     times = Counter(module for _, names in files for module in {*names})
     taken = _framework_of(sorted(times, key=lambda one: (-times[one], one)))
     if taken is None:
@@ -554,7 +488,7 @@ def _add_companions(path: Path, modules: Iterable[str], found: Wishes) -> None:
     """Take over the packages on record of the modules that sources import, in any release."""
     known = {one: one for one in load().packages if not load().packages[one].name.startswith("nvidia-")}
     known |= {module: row.instead for module, row in load().mistaken_names.items()}
-    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | _OF_MODULES
+    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | OF_MODULES
     framed = {load().table_name(wish.name) for wish in found.wishes if load().is_framework(wish.name)}
     own = {row.module: row.distribution for row in load().registry if row.module and row.distribution}
     there = {load().table_name(wish.name) for wish in found.wishes}
@@ -577,18 +511,18 @@ def _add_companions(path: Path, modules: Iterable[str], found: Wishes) -> None:
 def bound_by_folder(folder: Path, found: Wishes) -> None:
     """As :func:`bound_by_sources`, by a project's own sources, its notebooks among them."""
     own, sources = {folder.absolute().name}, list[tuple[str, str, Callable[[int], str]]]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
             if path.suffix == ".ipynb":
-                sources += _cells_of(text, path)
+                sources += cells_of(text, path)
             elif path.name != "setup.py":
                 sources.append((str(path), text, partial("{}:{}".format, path)))
     bound_by_sources(sources, found, own)
 
 
-def _cells_of(text: str, path: Path) -> Iterator[tuple[str, str, Callable[[int], str]]]:
+def cells_of(text: str, path: Path) -> Iterator[tuple[str, str, Callable[[int], str]]]:
     """The code of a notebook as one source, for :func:`bound_by_sources`; nothing of what is none."""
     code, cells = list[str](), list[int]()
     for number, source in enumerate(_code_cells(text), 1):
@@ -609,98 +543,12 @@ def _code_cells(text: str) -> Iterator[str]:
                 yield "".join(map(str, lines))
 
 
-def note_language(folder: Path, found: Wishes) -> None:
-    """Take over, as told, the Python by which a project's notebooks were run, and note source of Python 2.
-
-    ``metadata.language_info.version`` of a notebook: https://nbformat.readthedocs.io/en/latest/format_description.html
-    """
-    pythons, old = Counter[str](), list[str]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
-        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            text = read_text(path)
-            if path.suffix == ".py":
-                if (line := _of_python_2(text)) is not None:
-                    old.append(f"{path}:{line}")
-                continue
-            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):  # it tells none
-                version = re.match(r"3\.\d+", str(parse_json(text)["metadata"]["language_info"]["version"]))
-                pythons.update([version[0]] if version is not None else [])
-    if pythons:
-        python, times = pythons.most_common(1)[0]
-        place = f"{times} of its notebooks, by their own metadata"
-        found.told.setdefault(
-            "python", NamedRequirement(parsed=Requirement(f"python=={python}"), place=place)
-        )
-    if old:
-        more = f" and {len(old) - 3} more files" if len(old) > 3 else ""
-        why = "source of Python 2, which a Python 3 does not run as it is: `2to3 -w -n FILE`, in a Python before 3.13"
-        found.notes.append(f"{', '.join(old[:3])}{more}: {why}")
-
-
-_PYTHON_2 = re.compile(
-    r"(?m)^[ \t]*(?:print[ \t]+(?![=(.\[,)])\S|print[ \t]*>>|exec[ \t]+['\"]|raise[ \t]+\w+[ \t]*,|except[ \t]+[\w.]+[ \t]*,[ \t]*\w+:)"
-    r"|^[ \t]*(?:import|from)[ \t]+(?:cPickle|urllib2|ConfigParser|StringIO|Queue|cStringIO|httplib|urlparse)\b"
-    r"|\b(?:xrange|raw_input|unicode|iteritems|itervalues|has_key)\("
-)
-"""Statements, modules and names that only Python 2 has: https://docs.python.org/3/howto/pyporting.html"""
-
-
-def _of_python_2(text: str) -> int | None:
-    """The first line that no Python 3 takes, or that it has no name for; None if there is none."""
-    if (found := _PYTHON_2.search(text)) is None or _FOR_BOTH.search(text):
-        return None
-    try:
-        body = ast.parse(text)
-    except SyntaxError as problem:
-        said = "parentheses" in str(problem.msg) or "exception" in str(problem.msg)
-        return problem.lineno if said else None
-    except (ValueError, RecursionError, MemoryError):
-        return None
-    own = {
-        one.asname or one.name
-        for node in ast.walk(body)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for one in node.names
-    }
-    own |= {one.id for one in ast.walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    word = re.search(r"\w+", found[0].strip().removeprefix("import ").removeprefix("from "))
-    certain = found[0].lstrip().startswith(("import", "from")) or (word is not None and word[0] not in own)
-    return text.count("\n", 0, found.end()) + 1 if certain else None
-
-
-_FOR_BOTH = re.compile(
-    r"\b(?:six|future|past|__future__ import print_function.*builtins|sys\.version_info|PY[23])\b|except (?:Import|Name|ModuleNotFound)Error"
-)
-"""What source for both has: https://six.readthedocs.io, https://python-future.org"""
-
-
-def modules_of(folder: Path) -> set[str]:
-    """The modules that a folder's sources import, without its own."""
-    own, found = {folder.absolute().name}, set[str]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
-        own |= {path.stem, path.parent.name}
-        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            text = read_text(path)
-            text = "".join(code for _, code, _ in _cells_of(text, path)) if path.suffix == ".ipynb" else text
-            found.update(_IMPORT.findall(text))
-            for several in re.findall(r"(?m)^[ \t]*import[ \t]+(\w[^#\n]*,[^#\n]*)", text):
-                found.update(re.findall(r"(?:^|,)[ \t]*(\w+)", several))
-    return found - own - sys.stdlib_module_names
-
-
-def is_module_of(name: str, modules: Iterable[str]) -> bool:
-    """Whether one of these modules is that of a distribution: yaml of pyyaml."""
-    plain = {_OF_MODULES.get(one, one) for one in modules}
-    plain |= {row.instead for one in modules if (row := load().mistaken_names.get(one.lower())) is not None}
-    return name in {canonical(one) for one in plain}
-
-
 def note_sources(folder: Path, found: Wishes) -> None:
     """Note the modules that a folder's sources import and no requirement is named like, and those that
     compile CUDA code as they run or are installed: https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
     own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
@@ -708,7 +556,7 @@ def note_sources(folder: Path, found: Wishes) -> None:
                 found.compiling.append(("run", "torch.utils.cpp_extension.load", str(path)))
             elif path.name == "setup.py" and re.search(r"\bCUDAExtension\b", text):
                 found.compiling.append(("install", "CUDAExtension", str(path)))
-            at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
+            at_start = IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
             for module in at_start.findall(text):
                 places.setdefault(module, path)
     named = (name for wish in found.wishes for name in (wish.name, *wish.parsed.extras))
@@ -735,7 +583,7 @@ def _plain(module: str) -> str:
 
 _BROUGHT = {"setuptools", "pkg_resources", "google", "mpl_toolkits"}
 """Modules of packages that hardly a list names: setuptools, protobuf and others, Matplotlib."""
-_MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
+MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
 
 
 def sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:

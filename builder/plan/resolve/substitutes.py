@@ -167,7 +167,9 @@ _DERIVED = re.compile(r"nvidia-[\w-]+-cu\d+|triton")
 def _told_derived(freed: Sequence[NamedRequirement], proposal: Proposal) -> str:
     more = f" and {len(freed) - 1} more" if len(freed) > 1 else ""
     names = ", ".join(proposal.cell.frameworks)
-    return f"{freed[0].name}{freed[0].parsed.specifier} ({freed[0].place}){more} give way: {names} brings its own"
+    return (
+        f"{freed[0].name}{freed[0].parsed.specifier} ({freed[0].place}){more} give way: {names} brings others"
+    )
 
 
 def _on_default_index(demand: Demand, silent: str) -> tuple[Demand, list[Substitution]]:

@@ -184,7 +184,7 @@ class Wishes:
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
     programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
-    numbers), ``perhaps``, or against ``tensorflow`` (that of the CUDA in its paths); the value, and its place."""
+    numbers), ``perhaps``, or against ``tensorflow`` (the CUDA in its paths); the value, and its place."""
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.

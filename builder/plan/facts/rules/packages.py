@@ -5,7 +5,6 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-
 from types import MappingProxyType
 
 from packaging.requirements import Requirement
