@@ -54,7 +54,7 @@ def resolve(
     ),
     requirement_file: list[Path] | None = opt.of(
         "--requirement, -r FILE: A project's folder, 'FOLDER[EXTRA]', or any file of it: requirements.txt, "
-        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; "
+        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, setup.sh, notebook, lock; "
         "may be repeated."
     ),
     pyproject: Path | None = opt.of(

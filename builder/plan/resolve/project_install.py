@@ -85,3 +85,11 @@ def of_told_python(best: Proposal, demand: Demand, asked: Wishes) -> Iterator[st
         best.cell.python != demand.told_python
     )
     yield f"Python {demand.told_python}: {told.place}{other}; a requirement would count more"
+
+
+def told_of(demand: Demand, asked: Wishes) -> Iterator[str]:
+    """What a README or jobs say of the packages of a demand, where nothing is possible."""
+    names = {wish.name for wish in (*demand.frameworks, *demand.companions)}
+    told = [f"{one.parsed} ({one.place})" for name, one in asked.told.items() if name in names]
+    if told:
+        yield f"its author's own set, by words: {', '.join(told)}"

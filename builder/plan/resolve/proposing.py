@@ -47,7 +47,7 @@ from builder.plan.resolve.notes import (
     with_code_read,
     with_way,
 )
-from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_python
+from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_of, told_python
 from builder.plan.resolve.refusals import (
     LastRelease,
     last_release,
@@ -196,7 +196,8 @@ def propose(
             vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
             if vendor is not None:
                 raise vendor from problem
-            way = _nearest_way(problem, demand, index, available, note, typed=typed)
+            told_ = (*map(str, freed), *told_of(demand, asked))
+            way = _nearest_way(problem, demand, index, available, note, typed=typed, beside=told_)
             changes, standing = joined([*swapped, *freed, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
@@ -208,10 +209,9 @@ def propose(
             raise _with_way(
                 refusal, changes, standing[0], demand, asked, whole=whole, paged=paged, files=files
             ) from refusal
-        by_hand = [*filter(None, (change.by_hand for change in changes))]
         last = _last_releases(demand)
-        said += notes_on(standing, demand, asked, by_hand)
         said += (
+            *notes_on(standing, demand, asked, [*filter(None, (change.by_hand for change in changes))]),
             *noted_as("python", of_told_python(standing[0], demand, asked)),
             *noted_as("files", of_override(standing[0], changes, files)),
         )
@@ -385,9 +385,10 @@ def _nearest_way(
     note: Callable[[str], None],
     *,
     typed: bool,
+    beside: Sequence[str] = (),
 ) -> NearestDemand:
     """As :func:`nearest_demand`, on any Python if none is ``typed``; read, if ``problem`` is of files. Raises
-    ``problem`` without any, and where the nearest set has the same against it.
+    ``problem`` without any, with the lines ``beside``, and where the nearest set has the same against it.
     """
     note("not possible as asked: looking for the nearest requirements that are")
     try:
@@ -400,6 +401,7 @@ def _nearest_way(
         raise problem from stopped
     if way is None:
         _tell_alone(problem, demand, available)
+        problem.message = "\n  ".join((problem.message, *beside))
         raise problem
     if isinstance(problem, _BrokenSetError) and index is not None:
         read, _ = prove([way.proposal], demand, index, 1, note)

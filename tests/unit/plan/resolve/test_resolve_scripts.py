@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from builder.core.errors import UsageError
+from builder.core.model import Base, Cell, Cuda
+from builder.core.versions import all_within
+from builder.plan.facts.rules import Finding, Outcome, check
+from builder.plan.resolve.dates import _named_day
 from builder.plan.resolve.install_scripts import from_script, scripts_of, told_by_jobs
+from builder.plan.resolve.loosening import Substitution, without_contradictions
 from builder.plan.resolve.project_files import from_file
-from builder.plan.resolve.wishes import Wishes
+from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_python
+from builder.plan.resolve.resolver import with_apt_told
+from builder.plan.resolve.solve import Demand, Proposal, split
+from builder.plan.resolve.substitutes import _without_derived
+from builder.plan.resolve.wishes import Wishes, from_arguments
 
 
 def script(tmp_path: Path, text: str, name: str = "setup.sh") -> Wishes:
@@ -189,3 +201,125 @@ def test_the_project_and_its_compiled_folders_are_in_the_line_by_hand(tmp_path: 
     found = from_file(tmp_path)
     assert found.itself == str(tmp_path)
     assert found.by_hand == [str(tmp_path / "ops")]
+
+
+# -- what a project says against itself, and what gives way
+
+
+def demand(*asked: str) -> Demand:
+    frameworks, companions = split(from_arguments(asked))
+    return Demand(frameworks=frameworks, companions=companions)
+
+
+@pytest.mark.parametrize(
+    ("asked", "within", "answer"),
+    [
+        ("<=2.3.1,>=2.0.9", "<2.4", True),
+        ("~=2.3.0", ">=2.3,<2.4", True),
+        (">=2.0.9", "<2.4", False),
+        ("<2.3", ">=2.3,<2.4", False),
+        ("", "<2.4", False),
+    ],
+)
+def test_whether_all_that_is_admitted_lies_in_a_range(asked: str, within: str, answer: bool) -> None:
+    assert all_within(SpecifierSet(asked), SpecifierSet(within)) is answer
+
+
+def test_a_keras_that_no_tensorflow_asked_for_goes_with_gives_way_by_name() -> None:
+    """Keras 2.3 beside TensorFlow 2.3 fails at the first layer: https://github.com/tensorflow/tensorflow/issues/38589"""
+    found, changes = without_contradictions(demand("tensorflow>=2.3", "keras<=2.3.1,>=2.0.9"))
+    assert [str(one) for one in found.companions] == ["keras"]
+    assert "tensorflow>=2.3 (as typed) goes with none of these" in str(changes[0])
+    for good in (("tensorflow>=2.1", "keras<=2.3.1"), ("tensorflow>=2.3", "keras>=2.0.9")):
+        assert without_contradictions(demand(*good)) == (demand(*good), [])
+
+
+def cell(*pip: str, framework: str = "tensorflow==2.5.3", gpus: tuple[str, ...] = ()) -> Cell:
+    return Cell(
+        id="x",
+        matrix="x",
+        frameworks=(framework,),
+        python="3.8",
+        base=Base(kind="registry", name="nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04"),
+        cuda=Cuda(provider="base"),
+        pip=pip,
+        gpus=gpus,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pip", "bad"), [("keras<=2.3.1", True), ("keras", True), ("keras<2.6", False), ("keras==2.4.3", False)]
+)
+def test_a_range_of_keras_is_held_against_tensorflow(pip: str, bad: bool) -> None:
+    found = check(cell(pip), only=("known-bad",))
+    assert any(one.outcome is Outcome.IMPOSSIBLE for one in found) is bad
+
+
+def test_a_driver_of_an_older_list_is_a_reservation() -> None:
+    (one,) = (
+        one
+        for one in check(cell(gpus=("RTX4070-SUPER",)), driver="545.29.06", only=("gpu",))
+        if "first driver that lists" in one.message
+    )
+    assert one.outcome is Outcome.WARNS
+    assert "`nvidia-smi` names the card" in one.message
+
+
+def test_a_library_that_apt_brings_is_a_reservation_with_its_line() -> None:
+    text = "the import of x loads libGL.so.1, which nothing in the lock brings; write libgl1 into `apt`"
+    lacks = Finding(Outcome.IMPOSSIBLE, text, rule="links", apt=("libgl1",))
+    (told,) = with_apt_told([lacks], ("libgl1",))
+    assert told.outcome is Outcome.WARNS
+    assert "`sudo apt-get install -y libgl1`" in told.message
+    assert with_apt_told([lacks], ()) == (lacks,)
+
+
+def test_pins_that_follow_from_a_framework_give_way_as_it_moves() -> None:
+    asked = demand("torch==2.8.0", "nvidia-cublas-cu12==12.1.3.1", "triton==3.0.0", "numpy==1.26.4")
+    asked = replace(asked, companions=tuple(replace(one, place="r.txt:1") for one in asked.companions))
+    change = Substitution(asked=asked.frameworks[0], instead="torch==2.8.0")
+    (found, _), freed = _without_derived((asked, [change]))
+    assert [one.name for one in found.companions] == ["numpy"]
+    assert [one.name for one in freed] == ["nvidia-cublas-cu12", "triton"]
+    assert _without_derived((asked, [])) == ((asked, []), [])
+
+
+def test_how_a_lock_keeps_the_releases_is_told(tmp_path: Path) -> None:
+    (tmp_path / "uv.lock").write_text("")
+    torch = demand("torch==2.4.1").frameworks[0]
+    best = Proposal(
+        cell=replace(cell(framework="torch==2.7.1+cu128"), index=("https://download.pytorch.org/whl/cu128",)),
+        findings=(),
+    )
+    (told,) = of_override(best, [Substitution(asked=torch, instead="torch==2.7.1+cu128")], [tmp_path])
+    assert 'override-dependencies = ["torch==2.7.1"]' in told
+    assert 'torch = { index = "pytorch-cu128" }' in told
+    assert not [*of_override(best, [], [tmp_path])]
+    (tmp_path / "uv.lock").rename(tmp_path / "poetry.lock")
+    (told,) = of_override(best, [Substitution(asked=torch, instead="torch==2.7.1+cu128")], [tmp_path])
+    assert "`poetry add torch==2.7.1`" in told
+
+
+def test_the_python_that_a_readme_tells_is_taken_first_and_said(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("## Requirements\nPython 3.9, tested\n")
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    asked = from_file(tmp_path)
+    assert told_python(asked) == "3.9"
+    hinted = replace(demand("torch"), told_python="3.9")
+    assert sorted(["3.12", "3.8", "3.9", "3.10"], key=hinted.python_rank) == ["3.9", "3.10", "3.8", "3.12"]
+    (said,) = of_told_python(Proposal(cell=cell(), findings=()), hinted, asked)
+    assert "Python 3.9" in said
+    assert "3.8 is the nearest" in said
+
+
+def test_a_refusal_has_the_line_by_hand() -> None:
+    (line,) = of_hand(Wishes(itself=".", by_hand=["./ops"]))
+    assert line.endswith("pip install --no-build-isolation ./ops && pip install --no-deps .")
+
+
+def test_a_line_that_has_ended_is_of_the_time_of_its_last_release() -> None:
+    """``fastai==1.*`` is 1.0.61 of 2020, and no 1.0.0 of 2018."""
+    days = {"1.0.0": "2018-10-02", "1.0.61": "2020-05-01", "2.0.0": "2020-08-21", "2.8.0": "2025-04-01"}
+    assert _named_day(Requirement("fastai==1.*"), days, upper=False) == "2020-05-01"
+    assert _named_day(Requirement("fastai==1.0.0"), days, upper=False) == "2018-10-02"
+    assert _named_day(Requirement("fastai==2.*"), days, upper=False) == "2020-08-21"
