@@ -106,7 +106,9 @@ def _from_folder(folder: Path) -> Wishes:
     others = sorted(
         one.name
         for one in folder.iterdir()
-        if one.is_file() and one.name not in there and _by_its_name(one) not in (None, from_readme)
+        if one.is_file()
+        and one.name not in there
+        and _by_its_name(one) not in (None, from_readme, from_script)
     )
     below = _requirements_below(folder)
     if len(below) == 1 and not {*read} & {*_EITHER[0]}:

@@ -144,6 +144,14 @@ def test_a_folder_without_lists_is_told_by_its_script_and_one_with_lists_filled(
     assert [path.name for path in scripts_of(tmp_path)] == ["setup.sh"]
 
 
+def test_a_script_that_installs_nothing_leaves_the_folder_to_its_sources(tmp_path: Path) -> None:
+    (tmp_path / "download.sh").write_text("curl -O https://example.org/x\n")
+    (tmp_path / "run.py").write_text("import torch\n")
+    found = from_file(tmp_path)
+    assert texts(found) == ["torch"]
+    assert not any("download.sh" in note for note in found.notes)
+
+
 def test_jobs_tell_of_their_authors_set(tmp_path: Path) -> None:
     jobs = tmp_path / ".github" / "workflows"
     jobs.mkdir(parents=True)
