@@ -3,6 +3,7 @@ sources take of other packages, a README's words, and repositories in the place 
 """
 
 import contextlib
+import datetime
 import io
 import itertools
 import re
@@ -474,7 +475,8 @@ def _frameworks_of_time(
 
     Later ones break by what they take away: who pins bitsandbytes 0.40 has the PyTorch of that summer.
     """
-    if period.by_use:
+    since = datetime.datetime.now(datetime.UTC).date() - datetime.date.fromisoformat(period.day)
+    if period.by_use or since.days < _OLD:
         return None
     of_time, later = dict[str, str](), dict[str, list[str]]()
     compiled = any(_is_linked(wish) for wish in demand.companions)
@@ -516,6 +518,8 @@ def _is_linked(wish: NamedRequirement) -> bool:
     return row is not None and not row.light and held
 
 
+_OLD = 365
+"""Days after its time from which on a project is old."""
 _LATER_LINES = 12
 """Minor lines after a project's time that are asked about, the oldest first."""
 

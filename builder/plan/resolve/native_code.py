@@ -52,7 +52,7 @@ _BY_NVCC = re.compile(
 """What runs nvcc: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/,
 https://cmake.org/cmake/help/latest/module/FindCUDA.html
 """
-_AGAINST_TENSORFLOW = re.compile(r"\b(?:g\+\+|gcc|nvcc)\b.*/tensorflow\b|-ltensorflow_framework\b")
+_AGAINST_TENSORFLOW = re.compile(r"(?<!\w)(?:g\+\+|gcc|nvcc)\s.*/tensorflow\b|-ltensorflow_framework\b")
 """What compiles against TensorFlow in a folder that it names itself."""
 _BY_SETUP = re.compile(
     r"\bpython[\d.]*\s+\S*setup\.py\s+(?:install|develop|build)|\bpip\d?\s+install\s+[^#\n]*git\+"
@@ -176,6 +176,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
     gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
     host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
+    host += _later_nvcc(cuda, cards)
     if asked.sources:
         told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
         more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
@@ -242,6 +243,18 @@ def _of_scripts(
             asks = ", ".join(f"sm_{one}" for one in value.split())
             has = f"{cards[0].name} has {cards[0].capability}"
             yield f"{place}: compiles for {asks}, and {has}: put {put} there"
+
+
+def _later_nvcc(cuda: str, cards: Sequence[GpuRow]) -> str:
+    """Which nvcc of the same major knows the cards, where that of a build's CUDA does not: 11.8 beside cu117
+    on an 8.9. Builds that ask the card itself stop without it: `nvcc fatal: Unsupported gpu architecture`.
+    """
+    rows = (row for row in load().architectures for card in cards if card.capability in row.capabilities)
+    first = max((row.nvcc for row in rows if row.nvcc is not None), key=key, default=cuda)
+    if key(first) <= key(cuda)[:2] or key(first)[0] != key(cuda)[0]:
+        return ""
+    names = " and ".join(f"{card.name} ({card.capability})" for card in cards)
+    return f"; or of CUDA {first}, of the same major, which knows {names}, where a build asks the card itself"
 
 
 def _against_tensorflow(asked: Wishes, cuda: str) -> Iterator[str]:

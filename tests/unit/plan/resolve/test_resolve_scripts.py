@@ -13,9 +13,11 @@ from builder.core.errors import UsageError
 from builder.core.model import Base, Cell, Cuda
 from builder.core.versions import all_within
 from builder.plan.facts.rules import Finding, Outcome, check
+from builder.plan.facts.tables import cards_of
 from builder.plan.resolve.dates import _named_day
 from builder.plan.resolve.install_scripts import from_script, scripts_of, told_by_jobs
 from builder.plan.resolve.loosening import Substitution, without_contradictions
+from builder.plan.resolve.native_code import _later_nvcc, note_builds, of_sources
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_python
 from builder.plan.resolve.resolver import with_apt_told
@@ -331,3 +333,27 @@ def test_a_line_that_has_ended_is_of_the_time_of_its_last_release() -> None:
     assert _named_day(Requirement("fastai==1.*"), days, upper=False) == "2020-05-01"
     assert _named_day(Requirement("fastai==1.0.0"), days, upper=False) == "2018-10-02"
     assert _named_day(Requirement("fastai==2.*"), days, upper=False) == "2020-08-21"
+
+
+def test_an_nvcc_of_the_same_major_that_knows_the_card_is_named() -> None:
+    """CUDA 11.8 is the first with 8.9: https://docs.nvidia.com/cuda/ada-compatibility-guide/"""
+    assert "CUDA 11.8, of the same major, which knows RTX4090 (8.9)" in _later_nvcc(
+        "11.7", cards_of(["RTX4090"])
+    )
+    assert _later_nvcc("12.1", cards_of(["RTX4090"])) == ""
+    assert _later_nvcc("11.7", cards_of(["RTX3090"])) == ""
+    assert _later_nvcc("11.8", cards_of(["RTX5090"])) == ""  # of another major
+
+
+def test_scripts_that_compile_against_tensorflow_are_told_its_own_flags(tmp_path: Path) -> None:
+    (tmp_path / "compile.sh").write_text(
+        "/usr/local/cuda-8.0/bin/nvcc op.cu -o op.cu.o -c\n"
+        "g++ -shared op.cpp op.cu.o -I /usr/lib/python2.7/dist-packages/tensorflow/include\n"
+    )
+    found = Wishes()
+    note_builds([tmp_path / "compile.sh"], found)
+    assert {kind for kind, _, _ in found.compiling} == {"tensorflow", "script"}
+    best = Proposal(cell=cell(gpus=("RTX3090",)), findings=())
+    lines = [*of_sources(found, best, replace(demand("tensorflow"), gpus=("RTX3090",)))]
+    (told,) = (line for line in lines if "tf.sysconfig.get_link_flags" in line)
+    assert "/usr/local/cuda-11.2 in that of /usr/local/cuda-8.0" in told
