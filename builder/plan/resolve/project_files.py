@@ -291,6 +291,8 @@ def _install_itself(folder: Path, found: Wishes) -> None:
             and re.search(r"(?m)^\[(?:build-system|tool\.poetry)\]", read_text(manifest)) is not None
         )
         found.itself = found.itself or (_as_typed(folder) if own else None)
+    if found.itself in found.by_hand:  # a Dockerfile's line, whose requirements are those that are resolved
+        found.by_hand.remove(found.itself)
     for kind, _, place in list(found.compiling):
         below = Path(place).parent
         if kind == "install" and below != folder and _as_typed(below) not in found.by_hand:

@@ -61,10 +61,11 @@ def _by_uv(best: Proposal, taken: Sequence[str]) -> str:
 
 def of_hand(asked: Wishes) -> Iterator[str]:
     """The line that installs the project itself, and what it has from repositories and folders."""
-    compiled = asked.itself is not None and any(here for _, _, here in asked.sources)
     lines = [pip_install(("--no-build-isolation", *asked.by_hand), ())] if asked.by_hand else []
     if asked.itself:
-        lines.append(pip_install((*["--no-build-isolation"] * compiled, "--no-deps", asked.itself), ()))
+        lines.append(
+            pip_install((*["--no-build-isolation"] * asked.compiles_itself, "--no-deps", asked.itself), ())
+        )
     if lines:
         yield f"then, by hand: {' && '.join(lines)}"
 

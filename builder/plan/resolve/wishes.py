@@ -186,6 +186,15 @@ class Wishes:
     programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
     numbers), ``perhaps``, or against ``tensorflow`` (the CUDA in its paths); the value, and its place."""
 
+    @property
+    def compiles_itself(self) -> bool:
+        """Whether the project's own folder is compiled as it is installed, beside the framework that is there."""
+        own = os.path.normpath(self.itself) if self.itself is not None else None
+        places = [
+            os.path.normpath(Path(place).parent) for kind, _, place in self.compiling if kind == "install"
+        ]
+        return own is not None and (own in places or any(here for _, _, here in self.sources))
+
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.
 

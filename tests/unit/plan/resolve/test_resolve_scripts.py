@@ -211,6 +211,12 @@ def test_the_project_and_its_compiled_folders_are_in_the_line_by_hand(tmp_path: 
     found = from_file(tmp_path)
     assert found.itself == str(tmp_path)
     assert found.by_hand == [str(tmp_path / "ops")]
+    assert not found.compiles_itself
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(ext_modules=[CUDAExtension()])\n")
+    (tmp_path / "Dockerfile").write_text("FROM ubuntu\nCOPY . /x\nRUN pip install /x numpy\n")
+    found = from_file(tmp_path)
+    assert found.compiles_itself
+    assert found.by_hand == [str(tmp_path / "ops")]
 
 
 # -- what a project says against itself, and what gives way
