@@ -188,7 +188,7 @@ class Wishes:
 
     @property
     def compiles_itself(self) -> bool:
-        """Whether the project's own folder is compiled as it is installed, beside the framework that is there."""
+        """Whether the project's own folder is compiled as it is installed, beside the framework."""
         own = os.path.normpath(self.itself) if self.itself is not None else None
         places = [
             os.path.normpath(Path(place).parent) for kind, _, place in self.compiling if kind == "install"
