@@ -331,7 +331,7 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
     cell = found.proposals[0].cell
     left = [change.by_hand for change in found.changes if change.by_hand is not None]
     itself, by_hand = found.asked.itself, [*left, *found.asked.by_hand]
-    compiled = itself is not None and any(here for _, _, here in found.asked.sources)
+    compiled = found.asked.compiles_itself
     if by_hand or itself:
         tools = sorted({"setuptools", "wheel"} - names_of(cell.pip)) if by_hand or compiled else []
         lines = [pip_install(tools, ())] if tools else []

@@ -191,6 +191,18 @@ def contains(specifier: SpecifierSet, version: str) -> bool:
     return known[version]
 
 
+_OTHERWISE = {"<": ">=", ">=": "<", "<=": ">", ">": "<="}
+
+
+def all_within(asked: SpecifierSet, versions: SpecifierSet) -> bool:
+    """Whether every release that a requirement admits is within a range: of ``<=2.3.1`` within ``<2.4``."""
+    clauses = [*versions]
+    return bool(clauses) and all(
+        one.operator in _OTHERWISE and apart(asked, SpecifierSet(_OTHERWISE[one.operator] + one.version))
+        for one in clauses
+    )
+
+
 def apart(one: SpecifierSet, other: SpecifierSet) -> bool:
     """Whether no version is in both: tried at every bound, and next to it."""
     if not one or not other:

@@ -56,8 +56,8 @@ def resolve(
     ),
     requirement_file: list[Path] | None = opt.of(
         "--requirement, -r FILE: A project's folder, 'FOLDER[EXTRA]', or any file of it: requirements.txt, "
-        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, notebook, lock; "
-        "may be repeated."
+        "pyproject.toml, setup.py (read, never run), Pipfile, environment.yml, Dockerfile, setup.sh, "
+        "notebook, lock; may be repeated."
     ),
     pyproject: Path | None = opt.of(
         "--pyproject FILE: The dependencies of a pyproject.toml, whatever its name."

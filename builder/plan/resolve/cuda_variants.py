@@ -83,7 +83,8 @@ class PageWheel:
         exact = pinned(self.asked.parsed) or ""
         spec = "" if "+" in exact else str(self.asked.parsed.specifier)
         wanted = (f"{self.row.name}{spec}", *self.row.beside)
-        why = f"the package index's {self.row.name} computes on the CPU alone (the page itself was not read)"
+        has = "computes on the CPU alone" if self.row.index == "cpu" else "is a name without code"
+        why = f"the package index's {self.row.name} {has} (the page itself was not read)"
         return f"then, {why}: {pip_install(wanted, (), (address,))} [{self.row.source}]"
 
 
@@ -99,7 +100,7 @@ def page_of(name: str, cell: Cell) -> str | None:
     if row.builds and f"{short(version, 2)}+{build}" not in row.builds:
         return None
     of_line = f"{short(version, 2)}.0"  # the pages of later patches are the same, by their makers
-    return row.page.format(cuda=build, torch=short(version, 2), release=of_line)
+    return row.page.format(cuda=build, torch=short(version, 2), release=of_line, exact=version)
 
 
 def pages_of(texts: Iterable[str], cell: Cell) -> Iterator[str]:
@@ -113,8 +114,8 @@ def pages_of(texts: Iterable[str], cell: Cell) -> Iterator[str]:
 def without_pages(
     frameworks: Iterable[NamedRequirement], companions: Iterable[NamedRequirement]
 ) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...], list[PageWheel]]:
-    """Requirements without those whose wheel on an index computes on the CPU alone beside PyTorch, which is
-    bound to the releases that their pages have wheels for; and what was taken out.
+    """Requirements without those whose wheel on an index computes on the CPU alone beside PyTorch, or has no
+    code, which is bound to the releases that their pages have wheels for; and what was taken out.
     """
     wishes, beside = [*frameworks], [*companions]
     torch = next((wish for wish in wishes if wish.name == "torch"), None)
@@ -122,14 +123,15 @@ def without_pages(
     taken = [
         PageWheel(asked=wish, row=rows[wish.name])
         for wish in beside
-        if torch is not None and wish.name in rows and rows[wish.name].index == "cpu"
+        if torch is not None and wish.name in rows and rows[wish.name].index in {"cpu", "placeholder"}
     ]
     for one in taken:
         minors = [build.partition("+")[0] for build in one.row.builds]
         oldest, newest = min(minors, key=key), max(minors, key=key)
         bound = SpecifierSet(f">={oldest},<{key(newest)[0]}.{key(newest)[1] + 1}")
         for number, wish in enumerate(wishes):
-            if wish.name == "torch" and not apart(wish.parsed.specifier, bound):
+            open_ = pinned(wish.parsed) is None and not apart(wish.parsed.specifier, bound)
+            if wish.name == "torch" and open_:
                 parsed = Requirement(str(wish.parsed))
                 parsed.specifier &= bound
                 wishes[number] = replace(wish, parsed=parsed, place=f"{wish.place}, wheels of {one.asked}")

@@ -237,8 +237,9 @@ def _exact(parsed: Requirement) -> bool:
 
 
 def _named_day(parsed: Requirement, there: Mapping[str, str], *, upper: bool) -> str | None:
-    """The day of the oldest release that a pin or a lower bound admits; with ``upper`` of the newest that an
-    upper bound alone admitted as the first one came that it keeps out.
+    """The day of the oldest release that a pin or a lower bound admits, of a line that has ended, ``==1.*``,
+    that of its last one; with ``upper`` of the newest that an upper bound alone admitted as the first
+    one came that it keeps out.
     """
     alone = not _exact(parsed) and lower_bound(parsed) is None
     if alone is not upper:
@@ -246,9 +247,13 @@ def _named_day(parsed: Requirement, there: Mapping[str, str], *, upper: bool) ->
     fitting = [one for one in there if contains(parsed.specifier, one.partition("+")[0])]
     if not fitting:
         return None
-    if not upper:
-        return there[min(fitting, key=release)]
     newest = max(fitting, key=release)
+    if not upper:
+        line = any(one.operator == "~=" or one.version.endswith(".*") for one in parsed.specifier)
+        ended = line and any(
+            _days(there[newest], there[one]) > _APART for one in there if release(one) > release(newest)
+        )
+        return there[newest if ended else min(fitting, key=release)]
     out = [there[one] for one in there if release(one) > release(newest)]
     return max((there[one] for one in fitting if there[one] <= min(out)), default=None) if out else None
 

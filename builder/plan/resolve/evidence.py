@@ -3,6 +3,7 @@ sources take of other packages, a README's words, and repositories in the place 
 """
 
 import contextlib
+import datetime
 import io
 import itertools
 import re
@@ -24,7 +25,7 @@ from builder.plan.resolve.dates import OLDEST_PYTHON, Period, released
 from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.set_aside import with_aside
 from builder.plan.resolve.solve import Demand, closest
-from builder.plan.resolve.wishes import OWN_SOURCE, NamedRequirement, Wishes
+from builder.plan.resolve.wishes import OWN_SOURCE, TYPED, NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, page, wheel_name
 
 # -- what the sources themselves take: the releases that have it
@@ -323,6 +324,11 @@ _OF_NEEDS = re.compile(
     r"(?i)require|install|depend|prereq|environment|set ?up|getting started|tested|developed|implement"
     r"|need|version|badge|compatib"
 )
+_MAJOR = re.compile(
+    r"(?i)(?<![\w/.-])(?:(?P<name>fastai|tensorflow|tf|keras|pytorch|torch)-?v?|(?P<spaced>tensorflow|keras|fastai)"
+    r"[ `*]+(?:version |v)?)(?P<major>[0-3])(?:\.[xX])?(?![\w.\d-]|[ ]*(?:GPU|card|layer|model))"
+)
+"""A line of releases by its major alone: ``fastai1``, ``TensorFlow 1``, ``tf2``."""
 _ALSO = {"pytorch": "torch", "tf": "tensorflow", "opencv": "opencv-python", "tensorflow-gpu": "tensorflow"}
 
 
@@ -345,13 +351,20 @@ def add_told(path: Path, found: Wishes) -> None:
                 lead = number + 4  # a list follows
             if not (listed or number <= lead or _OF_NEEDS.search(heading)):
                 continue
+            for one in _MAJOR.finditer(plain):
+                name = _ALSO.get(
+                    (one["name"] or one["spaced"]).lower(), (one["name"] or one["spaced"]).lower()
+                )
+                line_ = Requirement(f"{name}=={one['major']}.*")
+                found.told.setdefault(name, NamedRequirement(parsed=line_, place=f"{path}:{number}"))
             for one in _VERSIONED.finditer(plain):
                 name = _ALSO.get(one["name"].lower(), one["name"].lower())
                 version = re.sub(r"\.(?:x|\*)$", ".*", one["version"])
                 sign = {"\u2265": ">=", "\u2264": "<=", ">": ">="}.get(one["sign"] or "", one["sign"] or "==")
                 sign = ">=" if one["open"] else "==" if sign == "=" else sign
                 version = version.removesuffix(".*") if sign not in {"==", "~="} else version
-                if (parsed := requirement(f"{name}{sign}{version}")) is not None:
+                parsed = requirement(f"{name}{sign}{version}")
+                if parsed is not None and not (name == "python" and version.startswith("2")):
                     found.told.setdefault(name, NamedRequirement(parsed=parsed, place=f"{path}:{number}"))
 
 
@@ -448,8 +461,8 @@ def ways_of(
     period = ways[0][0].period
     if index is None or period is None:
         return ways
-    if len(ways) == 1 and (of_day := _frameworks_of_time(demand, period, available, index)) is not None:
-        ways = [(replace(of_day[0], period=period), of_day[1]), *ways]
+    if (of_day := _frameworks_of_time(ways[0][0], period, available, index)) is not None:
+        ways = [(replace(of_day[0], period=period), [*ways[0][1], *of_day[1]]), *ways]
     of_time = tuple(releases_for_repositories(asked, period, index))
     return [(replace(one, companions=(*one.companions, *of_time)), said) for one, said in ways]
 
@@ -457,45 +470,58 @@ def ways_of(
 def _frameworks_of_time(
     demand: Demand, period: Period, available: Mapping[str, Sequence[str]], index: Index
 ) -> tuple[Demand, list[str]] | None:
-    """The demand with open frameworks bound to the project's time, where a package beside them that has code
-    for one CUDA, or is linked with a framework, is pinned to a release of that time; None without such, or if
-    no release of that time is for the machine.
+    """The demand with open frameworks bound to the project's time, or to the first releases from then on that
+    the machine takes; None if none is open, or if no release is for the machine.
 
-    Who pins bitsandbytes 0.40 has the PyTorch of that summer: of later CUDAs it has no library.
+    Later ones break by what they take away: who pins bitsandbytes 0.40 has the PyTorch of that summer.
     """
-    pinned_ = [
-        wish.name
-        for wish in demand.companions
-        if wish.name in load().package_names
-        and not load().package_names[wish.name].light
-        and any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
-    ]
-    if not pinned_ or period.by_use:
+    since = datetime.datetime.now(datetime.UTC).date() - datetime.date.fromisoformat(period.day)
+    if period.by_use or since.days < _OLD:
         return None
-    taken = dict[str, str]()
+    of_time, later = dict[str, str](), dict[str, list[str]]()
+    compiled = any(_is_linked(wish) for wish in demand.companions)
     for wish in demand.frameworks:
         open_ = not any(one.operator in {"<", "<=", "==", "===", "~="} for one in wish.parsed.specifier)
-        files = page(wish.name, index) if open_ else "it is bound"
+        files = page(wish.name, index) if open_ and (wish.place != TYPED or compiled) else "it is bound"
         if isinstance(files, str):
             continue
-        of_time = [one for one, day in released(files, wish.name).items() if day <= period.day]
-        fitting = [one for one in of_time if contains(wish.parsed.specifier, one.partition("+")[0])]
-        if fitting:
-            taken[wish.name] = f"<={max(fitting, key=release).partition('+')[0]}"
-    frameworks = tuple(
-        wish.bound(f"{','.join(filter(None, (str(wish.parsed.specifier), taken[wish.name])))}")
-        if wish.name in taken
-        else wish
-        for wish in demand.frameworks
-    )
-    bounded = replace(demand, frameworks=frameworks)
-    if not taken or closest(replace(bounded, companions=()), {}, available=available) is None:
-        return None
-    beside = ", ".join(pinned_)
-    said = [
-        f"{name}{bound}: of the time of {beside} beside it, {period.why}" for name, bound in taken.items()
-    ]
-    return bounded, said
+        days = {one.partition("+")[0]: day for one, day in released(files, wish.name).items()}
+        fitting = sorted((one for one in days if contains(wish.parsed.specifier, one)), key=release)
+        if old := [one for one in fitting if days[one] <= period.day]:
+            of_time[wish.name] = old[-1]
+            last = {key(one)[:2]: one for one in fitting if release(one) > release(old[-1])}
+            later[wish.name] = [*last.values()]
+
+    def bounded(taken: Mapping[str, str]) -> Demand:
+        frameworks = (
+            wish.bound(",".join(filter(None, (str(wish.parsed.specifier), f"<={taken[wish.name]}"))))
+            if wish.name in taken
+            else wish
+            for wish in demand.frameworks
+        )
+        return replace(demand, frameworks=tuple(frameworks))
+
+    steps = [{**of_time, name: version} for name, each in later.items() for version in each[:_LATER_LINES]]
+    for taken in [of_time, *steps] if of_time else ():
+        found = bounded(taken)
+        if closest(replace(found, companions=()), {}, available=available) is not None:
+            first = ", or the first from then on for the card" * (taken != of_time)
+            bounds = ", ".join(f"{name}<={version}" for name, version in taken.items())
+            return found, [f"{bounds}: of the project's time{first}: {period.why}"]
+    return None
+
+
+def _is_linked(wish: NamedRequirement) -> bool:
+    """Whether a requirement holds a package back that has code for one CUDA, or that a framework links."""
+    row = load().package_names.get(wish.name)
+    held = any(clause.operator in {"==", "~=", "<", "<="} for clause in wish.parsed.specifier)
+    return row is not None and not row.light and held
+
+
+_OLD = 365
+"""Days after its time from which on a project is old."""
+_LATER_LINES = 12
+"""Minor lines after a project's time that are asked about, the oldest first."""
 
 
 _COMPUTES = re.compile(
@@ -543,7 +569,7 @@ def with_told(
         for name, one in near.items():
             version = next(iter(one.parsed.specifier)).version.removesuffix(".*")
             later = f">={version},<{_next_line(version)}"
-            taken[name] = str(one.parsed.specifier) if whole else later
+            taken[name] = _of_line(str(one.parsed.specifier)) if whole else later
         changed = replace(
             demand,
             frameworks=tuple(_told(wish, taken, near) for wish in demand.frameworks),
@@ -554,6 +580,11 @@ def with_told(
         said = (f"{name}{taken[name]}: {one.place} says {one.parsed}" for name, one in near.items())
         found.append((changed, [f"{text}; a requirement would count more" for text in said]))
     return [*found, (demand, _not_taken(near))]
+
+
+def _of_line(specifier: str) -> str:
+    """``==2.4.*`` of ``==2.4``: who names two numbers means the line."""
+    return f"{specifier}.*" if re.fullmatch(r"==\d+\.\d+", specifier) else specifier
 
 
 def _is_nearer(told: NamedRequirement, wish: NamedRequirement) -> bool:
@@ -576,7 +607,8 @@ def _told(
         return wish
     parsed = Requirement(str(wish.parsed))
     parsed.specifier &= SpecifierSet(taken[wish.name])
-    return replace(wish, parsed=parsed, place=f"{wish.place}, {near[wish.name].place}")
+    places = (wish.place, near[wish.name].place)
+    return replace(wish, parsed=parsed, place=", ".join(places if wish.parsed.specifier else places[::-1]))
 
 
 def _next_line(version: str) -> str:

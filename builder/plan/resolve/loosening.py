@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import NotKnownError, PackageIndexError
 from builder.core.model import Wheel
 from builder.core.versions import (
+    all_within,
     canonical,
     key,
     lower_bound,
@@ -108,6 +109,34 @@ class Kept:
 
     def version(self, name: str) -> str | None:
         return next((wheel.version for wheel in self.wheels if canonical(wheel.name) == name), None)
+
+
+def without_contradictions(demand: Demand) -> tuple[Demand, list[Substitution]]:
+    """The demand without the bounds of packages that no release of a framework that is asked for goes with,
+    on whichever machine, and what stands for them: ``keras<=2.3.1`` beside ``tensorflow>=2.3``.
+    """
+    changes = list[Substitution]()
+    for row in load().bad:
+        wanted = {canonical(one.name): one.specifier for one in map(Requirement, row.when)}
+        if row.outcome != "impossible" or row.open or row.ends or len(wanted) != 2:
+            continue
+        there = {load().table_name(one.name): one for one in demand.frameworks}
+        for wish in demand.companions:
+            (other,) = [name for name in wanted if name != wish.name][:1]
+            framework = there.get(other)
+            if (
+                wish.name in wanted
+                and framework is not None
+                and wish.parsed.specifier
+                and all_within(wish.parsed.specifier, wanted[wish.name])
+                and all_within(framework.parsed.specifier, wanted[other])
+            ):
+                free = wish.bound("")
+                reason = f"{framework} ({framework.place}) goes with none of these: {row.message}"
+                changes.append(Substitution(asked=wish, instead=str(free), reason=reason))
+                rest = tuple(free if one is wish else one for one in demand.companions)
+                demand = replace(demand, companions=rest)
+    return demand, changes
 
 
 def compiles(proposal: Proposal) -> bool:

@@ -52,6 +52,8 @@ _BY_NVCC = re.compile(
 """What runs nvcc: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/,
 https://cmake.org/cmake/help/latest/module/FindCUDA.html
 """
+_AGAINST_TENSORFLOW = re.compile(r"(?<!\w)(?:g\+\+|gcc|nvcc)\s.*/tensorflow\b|-ltensorflow_framework\b")
+"""What compiles against TensorFlow in a folder that it names itself."""
 _BY_SETUP = re.compile(
     r"\bpython[\d.]*\s+\S*setup\.py\s+(?:install|develop|build)|\bpip\d?\s+install\s+[^#\n]*git\+"
 )
@@ -67,6 +69,9 @@ def note_builds(files: Iterable[Path], found: Wishes) -> None:
             continue
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = re.sub(r"(?m)^\s*#.*$", "", read_text(path))
+            if _AGAINST_TENSORFLOW.search(text) and "sysconfig" not in text:
+                old = re.search(r"/cuda-(\d+\.\d+)", text)
+                found.compiling.append(("tensorflow", old[1] if old is not None else "", str(path)))
             if _BY_NVCC.search(text):
                 arches = re.findall(r"-arch[= ]\s*(?:sm|compute)_(\d{2,3})|\bcode=sm_(\d{2,3})", text)
                 listed = sorted({one or other for one, other in arches}, key=int)
@@ -171,6 +176,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
     gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
     host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
+    host += _later_nvcc(cuda, cards)
     if asked.sources:
         told = ", ".join(f"{text} ({place})" for text, place, _ in asked.sources[:4])
         more = f" and {len(asked.sources) - 4} more" if len(asked.sources) > 4 else ""
@@ -202,8 +208,9 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
             f"by nvcc of CUDA {short(cuda, 2)}{host} and ninja; -base and -runtime images lack them{image}"
         )
     yield from _of_scripts(asked, f"CUDA {short(cuda, 2)}", host + has_it, cards, known)
+    yield from _against_tensorflow(asked, short(cuda, 2))
     for kind, value, place in asked.compiling:
-        if kind in {"run", "install", "script", "perhaps"}:
+        if kind in {"run", "install", "script", "perhaps", "tensorflow"}:
             continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:
@@ -238,6 +245,37 @@ def _of_scripts(
             yield f"{place}: compiles for {asks}, and {has}: put {put} there"
 
 
+def _later_nvcc(cuda: str, cards: Sequence[GpuRow]) -> str:
+    """Which nvcc of the same major knows the cards, where that of a build's CUDA does not: 11.8 beside cu117
+    on an 8.9. Builds that ask the card itself stop without it: `nvcc fatal: Unsupported gpu architecture`.
+    """
+    rows = (row for row in load().architectures for card in cards if card.capability in row.capabilities)
+    first = max((row.nvcc for row in rows if row.nvcc is not None), key=key, default=cuda)
+    if key(first) <= key(cuda)[:2] or key(first)[0] != key(cuda)[0]:
+        return ""
+    names = " and ".join(f"{card.name} ({card.capability})" for card in cards)
+    return f"; or of CUDA {first}, of the same major, which knows {names}, where a build asks the card itself"
+
+
+def _against_tensorflow(asked: Wishes, cuda: str) -> Iterator[str]:
+    """What stands for the folders of TensorFlow and of CUDA that a project's scripts name themselves:
+    https://www.tensorflow.org/api_docs/python/tf/sysconfig
+    """
+    scripts = [(value, place) for kind, value, place in asked.compiling if kind == "tensorflow"]
+    if not scripts:
+        return
+    flags = (f"$(python -c 'import tensorflow as tf; print(*tf.sysconfig.{name}())')" for name in _FLAGS)
+    more = f" and {len(scripts) - 4} more" if len(scripts) > 4 else ""
+    others = sorted({value for value, _ in scripts if value and value != cuda}, key=key)
+    paths = f", and /usr/local/cuda-{cuda} in that of /usr/local/cuda-{', -'.join(others)}" * bool(others)
+    yield (
+        f"{', '.join(place for _, place in scripts[:4])}{more}: compiles against TensorFlow: "
+        f"{' and '.join(f'`{one}`' for one in flags)} in place of its folders and of -ltensorflow_framework"
+        f"{paths}: with another ABI or library what is compiled ends with `undefined symbol`"
+    )
+
+
+_FLAGS = ("get_compile_flags", "get_link_flags")
 _GCC = (("13.0", 15), ("12.8", 14), ("12.4", 13), ("12.0", 12), ("11.5", 11), ("11.1", 10), ("11.0", 9))
 """The newest gcc that nvcc takes, from each CUDA on: host_config.h, and the tables of host compilers in
 https://docs.nvidia.com/cuda/archive/ (CUDA Installation Guide for Linux).

@@ -2,10 +2,13 @@
 
 import contextlib
 import itertools
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import canonical
@@ -17,6 +20,7 @@ from builder.plan.resolve.environments import (
     is_dockerfile,
 )
 from builder.plan.resolve.evidence import add_told
+from builder.plan.resolve.install_scripts import from_script, scripts_of, told_by_jobs
 from builder.plan.resolve.manifests import (
     from_lock,
     from_pipfile,
@@ -26,20 +30,21 @@ from builder.plan.resolve.manifests import (
     from_pyproject,
 )
 from builder.plan.resolve.native_code import note_builds, note_removed
-from builder.plan.resolve.project_texts import read_text
+from builder.plan.resolve.project_texts import is_file, read_text
+from builder.plan.resolve.readmes import from_readme
 from builder.plan.resolve.requirements import from_requirements, take_extras
-from builder.plan.resolve.set_aside import lists_in, take_aside
+from builder.plan.resolve.set_aside import lists_in, note_contradictions, take_aside
 from builder.plan.resolve.source_files import (
     add_imported,
     bound_by_folder,
     from_notebook,
-    from_readme,
     from_setup_cfg,
     from_setup_py,
     note_sources,
     sources_below,
 )
-from builder.plan.resolve.wishes import Wishes
+from builder.plan.resolve.source_language import is_module_of, modules_of, note_language
+from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 
 def from_file(path: Path) -> Wishes:
@@ -101,7 +106,9 @@ def _from_folder(folder: Path) -> Wishes:
     others = sorted(
         one.name
         for one in folder.iterdir()
-        if one.is_file() and one.name not in there and _by_its_name(one) not in (None, from_readme)
+        if one.is_file()
+        and one.name not in there
+        and _by_its_name(one) not in (None, from_readme, from_script)
     )
     below = _requirements_below(folder)
     if len(below) == 1 and not {*read} & {*_EITHER[0]}:
@@ -119,19 +126,16 @@ def _from_folder(folder: Path) -> Wishes:
     readme = next((one for one in sorted(folder.iterdir()) if re.fullmatch(_README, one.name)), None)
     if readme is not None:
         add_told(readme, found)
-        with contextlib.suppress(UsageError):  # what has no requirements is told below
-            of_readme = from_readme(readme)
-            if not bare:
-                _of_readme_alone(of_readme, found)
-            if of_readme.wishes:
-                of_readme.wishes = [wish.as_told() for wish in of_readme.wishes]
-                found.take_over(of_readme)
-                read.append(readme.name)
+    note_language(folder, found)
+    told_by_jobs(folder, found)
+    contrary, bare = _take_lines(folder, readme, found, read, bare=bare)
+    note_contradictions((*contrary, *found.told.values()), found)
     if bare or not any(load().is_framework(wish.name) for wish in found.wishes):
         add_imported(folder, found, rest=bare)
     _from_its_own_folders(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
+    _install_itself(folder, found)
     note_builds(sources_below(folder, ("", ".sh", ".mk", ".cmake", ".txt", ".py")), found)
     note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
     for message in empty:
@@ -149,6 +153,29 @@ def _from_folder(folder: Path) -> Wishes:
         0, f"{folder}: read as one project: {', '.join(read) or 'its Python files alone'}{left}"
     )
     return found
+
+
+def _take_lines(
+    folder: Path, readme: Path | None, found: Wishes, read: list[str], *, bare: bool
+) -> tuple[list[NamedRequirement], bool]:
+    """Take over what a project's install scripts and its README install, whole where no list of it has
+    anything; return all that they name, and whether there is no list still.
+    """
+    named, modules = list[NamedRequirement](), modules_of(folder)
+    lines = [(path, from_script) for path in scripts_of(folder)]
+    lines += [(readme, from_readme)] if readme is not None else []
+    for path, take in lines:
+        with contextlib.suppress(UsageError, CellError):  # one that installs nothing is none
+            of_lines = take(path)
+            named += of_lines.wishes
+            if not bare:
+                _of_lines_alone(of_lines, found, modules)
+            if of_lines.wishes or of_lines.by_hand:
+                of_lines.wishes = [wish.as_told() for wish in of_lines.wishes]
+                found.take_over(of_lines)
+                read.append(str(path.relative_to(folder)))
+                bare = bare and not (take is from_script and found.wishes)
+    return named, bare
 
 
 def _take_each(folder: Path, there: list[str], again: set[str], found: Wishes) -> list[str]:
@@ -197,20 +224,41 @@ def _requirements_below(folder: Path) -> list[Path]:
     return found
 
 
-def _of_readme_alone(of_readme: Wishes, found: Wishes) -> None:
-    """Leave of a README what many leave out of their requirements: the framework, if they name none, and
-    what is built after it, as flash-attn.
+def _of_lines_alone(lines: Wishes, found: Wishes, modules: Set[str]) -> None:
+    """Leave of a README's or a script's lines what many leave out of their requirements: the framework, if
+    they name none, what is built after it, as flash-attn, what is compiled out of repositories, and what the
+    sources import that no list has.
     """
     names, late = {wish.name for wish in found.wishes}, {row.name for row in load().builds if row.against}
     framed = any(load().is_framework(name) for name in names)
-    of_readme.wishes = [
+    kept = [
         wish
-        for wish in of_readme.wishes
-        if (not framed and _is_of_a_framework(wish.name)) or (wish.name in late and wish.name not in names)
+        for wish in lines.wishes
+        if wish.name not in names
+        and (
+            (not framed and _is_of_a_framework(wish.name))
+            or wish.name in late
+            or (not load().is_framework(wish.name) and is_module_of(wish.name, modules))
+        )
     ]
+    lines.wishes = kept
     if framed:
-        of_readme.index, of_readme.places, of_readme.python = [], {}, None
-    of_readme.notes, of_readme.sources, of_readme.by_hand = [], [], []
+        exact = re.fullmatch(r"(?:==)?(3\.\d+)(?:\.\*)?", lines.python or "")
+        if exact is not None:
+            told = Requirement(f"python=={exact[1]}")
+            found.told.setdefault("python", NamedRequirement(parsed=told, place="its install lines"))
+        lines.index, lines.places, lines.python = [], {}, None
+    lines.notes = [note for note in lines.notes if ": on the system: " in note]
+    own = [one for one in lines.by_hand if _names_repository(one, names, modules)]
+    lines.sources = [one for one in lines.sources if one[0] in own]
+    lines.by_hand, lines.itself = own, lines.itself
+
+
+def _names_repository(text: str, names: Set[str], modules: Set[str]) -> bool:
+    """Whether a repository that a line installs is named like what the sources import, and no list has."""
+    word = re.search(r"([\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:#.*)?$", text)
+    name = canonical(word[1]) if word is not None else ""
+    return "git+" in text and name not in names and is_module_of(name, modules)
 
 
 def _from_its_own_folders(folder: Path, found: Wishes) -> None:
@@ -229,6 +277,31 @@ def _from_its_own_folders(folder: Path, found: Wishes) -> None:
         found.note(
             wish.place, str(wish), f"it is the project's own folder {own[wish.name]}, installed by hand"
         )
+
+
+def _install_itself(folder: Path, found: Wishes) -> None:
+    """Remember the project's own folder, if pip installs it, and its folders whose installation compiles
+    CUDA code, as words of pip's command line.
+    """
+    setup, manifest = folder / "setup.py", folder / "pyproject.toml"
+    with contextlib.suppress(UsageError):  # no text
+        own = is_file(setup) and re.search(r"\bsetup\(", read_text(setup)) is not None
+        own = own or (
+            is_file(manifest)
+            and re.search(r"(?m)^\[(?:build-system|tool\.poetry)\]", read_text(manifest)) is not None
+        )
+        found.itself = found.itself or (_as_typed(folder) if own else None)
+    if found.itself in found.by_hand:  # a Dockerfile's line, whose requirements are those that are resolved
+        found.by_hand.remove(found.itself)
+    for kind, _, place in list(found.compiling):
+        below = Path(place).parent
+        if kind == "install" and below != folder and _as_typed(below) not in found.by_hand:
+            found.by_hand.append(_as_typed(below))
+
+
+def _as_typed(folder: Path) -> str:
+    plain = os.path.normpath(folder)
+    return plain if folder.is_absolute() or plain == "." else f".{os.sep}{plain}"
 
 
 def _is_of_a_framework(name: str) -> bool:
@@ -292,6 +365,10 @@ _KINDS = (
     ),
     _Kind(names=_README, read=from_readme),
     _Kind(names=r"runtime\.txt|\.python-version", read=_from_python),
+    _Kind(
+        names=r"(?i).*\.(?:sh|bash|def)|(?:gnu)?makefile|singularity(?:\..*)?", read=from_script,
+        text=r"#!.*\b(?:ba|da|z)?sh\b",
+    ),
     _Kind(
         names=r"setup\.py", read=from_setup_py,
         text=r"(?:from setuptools|import setuptools|from distutils)\b",

@@ -23,7 +23,12 @@ from builder.plan.facts.tables import NameRow, cards_of, load
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
-from builder.plan.resolve.loosening import NearestDemand, Substitution, written_twice
+from builder.plan.resolve.loosening import (
+    NearestDemand,
+    Substitution,
+    without_contradictions,
+    written_twice,
+)
 from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
@@ -42,6 +47,7 @@ from builder.plan.resolve.notes import (
     with_code_read,
     with_way,
 )
+from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_of, told_python
 from builder.plan.resolve.refusals import (
     LastRelease,
     last_release,
@@ -160,6 +166,7 @@ def propose(
         python = python or asked.python
         demand = with_data_on_cpu(_demanded(asked, on, python), asked)
         demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
+        demand, freed = without_contradictions(demand)
         if not demand.frameworks:
             if index is not None:
                 note(f"asking the index for the frameworks that {named(demand.companions)} brings")
@@ -182,15 +189,16 @@ def propose(
             demand, dropped, standing, told = _first_served(
                 ways, available, index, limit, rootfs=rootfs, note=note
             )
-            changes, said = [*swapped, *dropped], told
+            changes, said = [*swapped, *freed, *dropped], told
         except NothingPossibleError as problem:
             if isinstance(problem, NotKnownError | _BrokenSetError):
                 demand = ways[0][0]  # what decides was not read, or the files do: the project's time is near
             vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
             if vendor is not None:
                 raise vendor from problem
-            way = _nearest_way(problem, demand, index, available, note, typed=typed)
-            changes, standing = joined([*swapped, *way.changes]), [way.proposal]
+            told_ = (*map(str, freed), *told_of(demand, asked))
+            way = _nearest_way(problem, demand, index, available, note, typed=typed, beside=told_)
+            changes, standing = joined([*swapped, *freed, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
         if index is not None:
@@ -199,11 +207,14 @@ def propose(
             some = any(one.instead is None for one in changes)
             whole = _without_driver(demand, available, index) if some else None
             raise _with_way(
-                refusal, changes, standing[0], demand, asked, whole=whole, paged=paged
+                refusal, changes, standing[0], demand, asked, whole=whole, paged=paged, files=files
             ) from refusal
-        by_hand = [*filter(None, (change.by_hand for change in changes))]
         last = _last_releases(demand)
-        said += notes_on(standing, demand, asked, by_hand)
+        said += (
+            *notes_on(standing, demand, asked, [*filter(None, (change.by_hand for change in changes))]),
+            *noted_as("python", of_told_python(standing[0], demand, asked)),
+            *noted_as("files", of_override(standing[0], changes, files)),
+        )
         said += noted_as("system", (one.line(standing[0].cell) for one in paged))
         said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
@@ -231,6 +242,7 @@ def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
         kernel_modules=on.kernel_modules,
         index=tuple(asked.index),
         imports=tuple(asked.imports),
+        told_python=told_python(asked) if python is None else None,
     )
 
 
@@ -268,6 +280,7 @@ def _with_way(
     *,
     whole: Proposal | None,
     paged: Sequence[PageWheel],
+    files: Sequence[Path],
 ) -> NothingPossibleError:
     """As :func:`with_way`, with what has to be on the system, and the notes on the set."""
     sure, unread = installed_by_nvcc(asked)
@@ -277,8 +290,9 @@ def _with_way(
         *of_retired(best, demand),
         *of_sources(asked, best, demand),
     )
-    system = [*(one.line(best.cell) for one in paged)]
+    system = [*of_hand(asked), *(one.line(best.cell) for one in paged)]
     system += of_system(best, demand, by_hand, unread)
+    notes = (*notes, *of_override(best, changes, files))
     return with_way(refusal, changes, best, whole, system=system, notes=notes)
 
 
@@ -371,9 +385,10 @@ def _nearest_way(
     note: Callable[[str], None],
     *,
     typed: bool,
+    beside: Sequence[str] = (),
 ) -> NearestDemand:
     """As :func:`nearest_demand`, on any Python if none is ``typed``; read, if ``problem`` is of files. Raises
-    ``problem`` without any, and where the nearest set has the same against it.
+    ``problem`` without any, with the lines ``beside``, and where the nearest set has the same against it.
     """
     note("not possible as asked: looking for the nearest requirements that are")
     try:
@@ -386,6 +401,7 @@ def _nearest_way(
         raise problem from stopped
     if way is None:
         _tell_alone(problem, demand, available)
+        problem.message = "\n  ".join((problem.message, *beside))
         raise problem
     if isinstance(problem, _BrokenSetError) and index is not None:
         read, _ = prove([way.proposal], demand, index, 1, note)

@@ -52,10 +52,6 @@ _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
 
-_MOST_IN_LINE = 12
-"""Packages beside the frameworks with which pip's command still helps in a line about a way out."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WayOut:
     """A possible cell, and the demands that were given up for it."""
@@ -78,8 +74,8 @@ class WayOut:
         if self.cards:
             kept = f"for {' and '.join(map(to_type, self.cards))}"
         arm = ", linux/arm64" if cell.platform == "linux/arm64" else ""
-        short = len(cell.pip) <= _MOST_IN_LINE
-        line = pip_line(cell) if short and (self.driver is not None or self.cards) else None
+        system = cell.cuda.provider == "base"
+        line = pip_line(cell, system=system) if self.driver is not None or self.cards else None
         by_pip = f": `{line}`" if line is not None else ""
         return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}{by_pip}"
 

@@ -11,7 +11,7 @@ import re
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -283,8 +283,22 @@ class _Files:
             # of what nobody knows whether it is needed, too: with it nobody has to
             apt = tuple(dict.fromkeys((*cell.apt, *(name for one in found for name in one.apt))))
             if apt == cell.apt:
-                return replace(proposal, cell=cell), truth, found
+                return replace(proposal, cell=cell), truth, with_apt_told(found, apt)
             cell = replace(cell, apt=apt)
+
+
+def with_apt_told(found: Iterable[Finding], apt: Collection[str]) -> tuple[Finding, ...]:
+    """Findings, of which a library of the system that a cell's ``apt`` brings is a reservation with its line:
+    whoever installs by pip alone may have it, or one line brings it.
+    """
+
+    def told(one: Finding) -> Finding:
+        if one.outcome is not Outcome.IMPOSSIBLE or not one.apt or not {*one.apt} <= {*apt}:
+            return one
+        line = f"`sudo apt-get install -y {' '.join(one.apt)}` brings it, as `apt` of the matrix does"
+        return replace(one, outcome=Outcome.WARNS, message=f"{one.message.partition('; write ')[0]}: {line}")
+
+    return tuple(map(told, found))
 
 
 def _moves_one(wheels: Sequence[Wheel], others: Sequence[Wheel]) -> bool:

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import apart
 from builder.plan.facts.tables import load
+from builder.plan.resolve.project_texts import quoted, read_text
 from builder.plan.resolve.solve import Demand
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
@@ -82,6 +83,47 @@ def with_aside(demand: Demand, aside: Iterable[NamedRequirement]) -> tuple[Deman
         companions=tuple(map(bounded, demand.companions)),
     )
     return (changed, said) if changed != demand else None
+
+
+def note_contradictions(others: Iterable[NamedRequirement], found: Wishes) -> None:
+    """Note each release that a README's line, a script or a README's words name, and that no release of what
+    the project's own list has is: the list counts, and who follows both has neither.
+    """
+    for other in others:
+        mine = next(
+            (
+                wish
+                for wish in found.wishes
+                if wish.name == other.name
+                or (
+                    load().is_framework(wish.name)
+                    and load().table_name(wish.name) == load().table_name(other.name)
+                )
+            ),
+            None,
+        )
+        if (
+            mine is None
+            or mine.place == other.place
+            or not apart(mine.parsed.specifier, other.parsed.specifier)
+        ):
+            continue
+        line = _line_at(other.place)
+        said = f"`{line}` installs" if line is not None and "install" in line else "says"
+        found.notes.append(
+            f"{other.place} {said} {other}, and {mine.place} asks for {mine}: no release is both; "
+            "the latter counts, in an environment without the former"
+        )
+
+
+def _line_at(place: str) -> str | None:
+    """The line of a text at ``README.md:12``; None where there is none."""
+    file, _, number = place.rpartition(":")
+    if not file or not number.isdigit():
+        return None
+    with contextlib.suppress(UsageError, IndexError):  # no text
+        return quoted(read_text(Path(file)).splitlines()[int(number) - 1].strip())
+    return None
 
 
 def _holds_on_linux(wish: NamedRequirement) -> bool:

@@ -54,7 +54,7 @@ from builder.plan.facts.rules import (
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load, maker_of, to_type
 from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.cuda_variants import followed
-from builder.plan.resolve.dates import Period
+from builder.plan.resolve.dates import OLDEST_PYTHON, Period
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 from builder.sources.index import MACHINES, Index, IndexFile, Target, pages, rank, takes, wheel_name
 
@@ -89,6 +89,8 @@ class Demand:
     """The Pythons that the companions have wheels for; None for any."""
     period: Period | None = None
     """The time that the project is of; None for today's, or for one that nothing tells."""
+    told_python: str | None = None
+    """``3.7``: the one that its README, its jobs or its notebooks alone name, which binds nothing."""
 
     @property
     def built_for(self) -> str:
@@ -104,7 +106,10 @@ class Demand:
         )
 
     def python_rank(self, version: str) -> tuple[bool, bool, int]:
-        """Sort key of a Python, lowest best: the newest, or that of the project's time."""
+        """Sort key of a Python, lowest best: the newest, or that which is told, or of the project's time."""
+        if self.told_python is not None:
+            mine, told = key(version)[1], max(key(self.told_python)[1], OLDEST_PYTHON[1])
+            return mine < OLDEST_PYTHON[1], mine != told, 2 * abs(mine - told) + (mine < told)
         return self.period.rank(version) if self.period is not None else (False, False, -key(version)[1])
 
     def takes_glibc(self, row: FrameworkRow) -> bool:
@@ -545,17 +550,24 @@ def _is_not_listed(wish: NamedRequirement, available: Mapping[str, Sequence[str]
 
 
 def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Combination, Cell]]:
-    fitting = []
+    fitting, refused = [], False
     for every in ways:
         way = [choice for choice in every if demand.takes_glibc(choice.row)]
         # what computes on the CPU alone is no answer where something with CUDA was meant
         with_cuda = [choice for choice in way if not choice.without_cuda] or way
-        fitting.append([choice for choice in with_cuda if _alone(choice, demand)] or with_cuda)
+        alone = [choice for choice in with_cuda if _alone(choice, demand)]
+        refused = refused or not alone
+        fitting.append(alone or with_cuda)
     for combination in Combination.of(fitting):
+        tried = set[tuple[str, str]]()
         for python in combination.pythons:
             if demand.takes_python(python):
                 for cell in combination.cells(python, demand.gpus, demand.built_for):
-                    if demand.driver is None or cell.cuda.provider != "none":
+                    kind = (cell.cuda.provider, cell.base.kind)
+                    if (demand.driver is None or cell.cuda.provider != "none") and not (
+                        refused and kind in tried
+                    ):
+                        tried.add(kind)  # the machine refuses them on each Python and system alike
                         yield combination, cell
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import parse_json
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import UsageError
 from builder.core.module_syntax import called
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.tables import load
@@ -311,65 +311,6 @@ def _named_files(node: ast.AST) -> list[str]:
     ]
 
 
-# -- a README's own lines
-
-
-def from_readme(path: Path) -> Wishes:
-    """The packages that the shell's lines of a README install by pip or conda: those in its blocks of code,
-    and those after a prompt. Raises UsageError without any.
-    """
-    found, take_file, fenced = Wishes(), files_beside(path), False
-    packages = dict[str, CondaPackage]()
-    lead, listed = "", list[tuple[str, str]]()
-    for number, line in enumerate(re.sub(r"\\\r?\n", " ", read_text(path)).splitlines(), 1):
-        command, place = line.strip(), f"{path}:{number}"
-        code = fenced or line.startswith(("    ", "\t")) or command.startswith("$ ")
-        if command.startswith(("```", "~~~")):
-            fenced = not fenced
-        elif code or (spans := _INLINE.findall(line)):
-            for text in [command.removeprefix("$ ")] if code else spans:
-                try:
-                    install_line(text, place, found, take_file)
-                except UsageError as problem:  # a placeholder, a folder of the reader's
-                    found.notes.append(problem.message)
-                mine = dict[str, CondaPackage]()
-                add_conda_line(text, place, mine, found)
-                packages = {**mine, **packages}
-        if code and command and _LISTED.search(lead):
-            listed.append((command.strip("'\""), place))
-        elif command and not code and not command.startswith(("```", "~~~")):
-            _take_listed(listed, found)
-            lead, listed = command, []
-    _take_listed(listed, found)
-    try:
-        add_conda_packages(packages, path, found)
-    except CellError as problem:  # alternatives for several machines, that of the CPU last
-        found.notes.append(f"{path}: {problem.message}")
-    found = found.once(first=True)
-    if not found.wishes:
-        raise nothing(
-            f"{path} installs nothing by pip", found, "blocks with lines `pip install torch` are read"
-        )
-    return found
-
-
-_INLINE = re.compile(r"`((?:python\d? -m )?(?:pip\d?|conda) install [^`]+)`")
-"""A command in a sentence."""
-_LISTED = re.compile(r"(?i)\b(?:pip\d? install|dependenc\w*|requirements?|packages)\b[^:]*:\W*$")
-"""The line above a list of packages, one a line."""
-
-
-def _take_listed(listed: Sequence[tuple[str, str]], found: Wishes) -> None:
-    """Take over a block of code that has nothing but requirements, one a line."""
-    texts = [text for text, _ in listed]
-    if len(texts) > 1 and all(
-        re.fullmatch(r"[A-Za-z][\w.-]*(?:\[[\w,-]*\])?[\d.*<>=!~, ]*", one) for one in texts
-    ):
-        for text, place in listed:
-            with contextlib.suppress(UsageError):  # a word and a number: no requirement
-                found.add(text, place)
-
-
 # -- notebooks: https://nbformat.readthedocs.io/
 
 _COMMENTED = re.compile(r"^\s*#\s*[!%](?=\s*pip\d?\s+install\b)")
@@ -415,11 +356,11 @@ def from_notebook(path: Path) -> Wishes:
         _imported(code, printed, path, found)
     if not found.wishes:
         raise nothing(f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read")
-    bound_by_sources(_cells_of(read_text(path), path), found)
+    bound_by_sources(cells_of(read_text(path), path), found)
     return found
 
 
-_IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from)[ \t]+(\w+)")
+IMPORT = re.compile(r"(?m)^[ \t]*(?:import|from(?=[ \t]+[\w.]+[ \t]+import\b))[ \t]+(\w+)")
 _RUNS_ON = {
     "keras": "tensorflow",  # which it ran on before Keras 3, and runs on by default
     "diffusers": "torch", "fastai": "torch", "timm": "torch", "torchaudio": "torch", "torchvision": "torch",
@@ -433,7 +374,7 @@ _USUAL = (
     "tensorboardx", "termcolor", "tqdm", "trimesh", "unidecode", "visdom", "wandb", "yacs",
 )  # fmt: skip
 """Packages that have the name of their module, beside those on record."""
-_OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
+OF_MODULES = {"absl": "absl-py", "bs4": "beautifulsoup4", "hydra": "hydra-core", "yaml": "pyyaml"}
 
 
 def _framework_of(modules: Sequence[str]) -> tuple[str, str] | None:
@@ -456,7 +397,7 @@ def _imported(
     """
     places = dict[str, str]()
     for line, place in code:
-        if (said := _IMPORT.match(line)) is not None:
+        if (said := IMPORT.match(line)) is not None:
             places.setdefault(said[1], place)
     if (taken := _framework_of(list(places))) is None:
         return
@@ -521,13 +462,13 @@ def add_imported(folder: Path, found: Wishes, *, rest: bool = True) -> None:
     none of the requirements is on it; with ``rest`` what else they import of packages on record.
     """
     files = list[tuple[Path, list[str]]]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
             if path.suffix == ".ipynb":
-                text = "".join(code for _, code, _ in _cells_of(text, path))
+                text = "".join(code for _, code, _ in cells_of(text, path))
             others = (module.partition(".")[0] for module in used_names(text, str)[1])
-            files.append((path, [*dict.fromkeys((*_IMPORT.findall(text), *others))]))
+            files.append((path, [*dict.fromkeys((*IMPORT.findall(text), *others))]))
     times = Counter(module for _, names in files for module in {*names})
     taken = _framework_of(sorted(times, key=lambda one: (-times[one], one)))
     if taken is None:
@@ -547,7 +488,7 @@ def _add_companions(path: Path, modules: Iterable[str], found: Wishes) -> None:
     """Take over the packages on record of the modules that sources import, in any release."""
     known = {one: one for one in load().packages if not load().packages[one].name.startswith("nvidia-")}
     known |= {module: row.instead for module, row in load().mistaken_names.items()}
-    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | _OF_MODULES
+    known |= {one: one for one in (*_RUNS_ON, *_USUAL)} | OF_MODULES
     framed = {load().table_name(wish.name) for wish in found.wishes if load().is_framework(wish.name)}
     own = {row.module: row.distribution for row in load().registry if row.module and row.distribution}
     there = {load().table_name(wish.name) for wish in found.wishes}
@@ -570,18 +511,18 @@ def _add_companions(path: Path, modules: Iterable[str], found: Wishes) -> None:
 def bound_by_folder(folder: Path, found: Wishes) -> None:
     """As :func:`bound_by_sources`, by a project's own sources, its notebooks among them."""
     own, sources = {folder.absolute().name}, list[tuple[str, str, Callable[[int], str]]]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
             if path.suffix == ".ipynb":
-                sources += _cells_of(text, path)
+                sources += cells_of(text, path)
             elif path.name != "setup.py":
                 sources.append((str(path), text, partial("{}:{}".format, path)))
     bound_by_sources(sources, found, own)
 
 
-def _cells_of(text: str, path: Path) -> Iterator[tuple[str, str, Callable[[int], str]]]:
+def cells_of(text: str, path: Path) -> Iterator[tuple[str, str, Callable[[int], str]]]:
     """The code of a notebook as one source, for :func:`bound_by_sources`; nothing of what is none."""
     code, cells = list[str](), list[int]()
     for number, source in enumerate(_code_cells(text), 1):
@@ -607,7 +548,7 @@ def note_sources(folder: Path, found: Wishes) -> None:
     compile CUDA code as they run or are installed: https://docs.pytorch.org/docs/stable/cpp_extension.html
     """
     own, places = {folder.name, folder.absolute().name}, dict[str, Path]()
-    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), _MOST_SOURCES):
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
         own |= {path.stem, path.parent.name}
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
             text = read_text(path)
@@ -615,7 +556,7 @@ def note_sources(folder: Path, found: Wishes) -> None:
                 found.compiling.append(("run", "torch.utils.cpp_extension.load", str(path)))
             elif path.name == "setup.py" and re.search(r"\bCUDAExtension\b", text):
                 found.compiling.append(("install", "CUDAExtension", str(path)))
-            at_start = _IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
+            at_start = IMPORT if path.suffix == ".py" else re.compile(r'"(?:import|from) (\w+)')
             for module in at_start.findall(text):
                 places.setdefault(module, path)
     named = (name for wish in found.wishes for name in (wish.name, *wish.parsed.extras))
@@ -642,7 +583,7 @@ def _plain(module: str) -> str:
 
 _BROUGHT = {"setuptools", "pkg_resources", "google", "mpl_toolkits"}
 """Modules of packages that hardly a list names: setuptools, protobuf and others, Matplotlib."""
-_MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
+MOST_SOURCES, _MOST_FOLDERS, _MOST_TOLD = 300, 200, 12
 
 
 def sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[Path]:
@@ -665,7 +606,7 @@ def sources_below(folder: Path, kinds: tuple[str, ...] = (".py",)) -> Iterator[P
                 folders.append(path)
 
 
-_SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z][\w-]*")
+_SOURCES = re.compile(r"(?!(?:v?env|tests?|docs|build|dist|node_modules|site-packages)$)[A-Za-z0-9][\w-]*")
 """Folders in which a project's own sources are."""
 
 

@@ -7,6 +7,7 @@ out the fewest, and needs the fewest and smallest changes, is taken.
 
 import functools
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -116,7 +117,11 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
         moved = _with_frameworks(single, asked.available, suits)
         if ways and moved is not None and any(map(is_of_another_major, moved[1])):
             break  # a compiler for one package is not worth code for another major release of the framework
+        moved, freed = _without_derived(moved) if moved is not None else (None, [])
         way = _way(moved, asked, suits) if moved is not None else None
+        if way is not None and freed:
+            added = (*way.proposal.added, _told_derived(freed, way.proposal))
+            way = replace(way, proposal=replace(way.proposal, added=added))
         sources = (
             [one.asked.name for one in way.changes if one.reason.startswith(COMPILED)]
             if way is not None
@@ -135,6 +140,36 @@ def _nearest_of(demand: Demand, asked: _Sources, only: _Suits) -> NearestDemand 
     builds = {text.partition("+")[0]: text for text in best.proposal.cell.frameworks}
     changes = (replace(one, instead=builds.get(one.instead or "", one.instead)) for one in best.changes)
     return replace(best, changes=(*dropped, *changes))
+
+
+def _without_derived(
+    moved: tuple[Demand, list[Substitution]],
+) -> tuple[tuple[Demand, list[Substitution]], list[NamedRequirement]]:
+    """A way without the pins that an exported list has of what the frameworks themselves pin, where these
+    move: NVIDIA's wheels and Triton of PyTorch. And those pins.
+    """
+    wider, changes = moved
+    freed = [
+        wish
+        for wish in wider.companions
+        if _DERIVED.fullmatch(wish.name) and pinned(wish.parsed) and wish.place != TYPED
+    ]
+    if not changes or not freed:
+        return moved, []
+    rest = tuple(wish for wish in wider.companions if wish not in freed)
+    return (replace(wider, companions=rest), changes), freed
+
+
+_DERIVED = re.compile(r"nvidia-[\w-]+-cu\d+|triton")
+"""Names of what PyTorch, TensorFlow and JAX ask for themselves, by their metadata."""
+
+
+def _told_derived(freed: Sequence[NamedRequirement], proposal: Proposal) -> str:
+    more = f" and {len(freed) - 1} more" if len(freed) > 1 else ""
+    names = ", ".join(proposal.cell.frameworks)
+    return (
+        f"{freed[0].name}{freed[0].parsed.specifier} ({freed[0].place}){more} give way: {names} brings others"
+    )
 
 
 def _on_default_index(demand: Demand, silent: str) -> tuple[Demand, list[Substitution]]:

@@ -184,7 +184,16 @@ class Wishes:
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
     programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
-    numbers), or ``perhaps``; the value, and its place."""
+    numbers), ``perhaps``, or against ``tensorflow`` (the CUDA in its paths); the value, and its place."""
+
+    @property
+    def compiles_itself(self) -> bool:
+        """Whether the project's own folder is compiled as it is installed, beside the framework."""
+        own = os.path.normpath(self.itself) if self.itself is not None else None
+        places = [
+            os.path.normpath(Path(place).parent) for kind, _, place in self.compiling if kind == "install"
+        ]
+        return own is not None and (own in places or any(here for _, _, here in self.sources))
 
     def add(self, text: str, place: str) -> None:
         """Take over one requirement; an address in its place is noted.

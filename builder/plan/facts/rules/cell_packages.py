@@ -405,6 +405,12 @@ def _exact(text: str, chosen: Mapping[str, str]) -> str:
 
 def asked_once(beside: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
     """Requirements, and a cell's own behind them; one on a package that is asked for already joins that."""
+    return _asked_once(tuple(beside), tuple(own))
+
+
+@functools.lru_cache(maxsize=4096)
+def _asked_once(beside: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    """A search asks the same of thousands of cells."""
     found = dict.fromkeys(beside)
     for text in own:
         mine = Requirement(text)

@@ -263,14 +263,10 @@ def _served(gpu: GpuRow, given: Value) -> Iterator[Finding]:
         listed = _against(given.text, card.since)
         if listed is Outcome.UNKNOWN:
             yield warns(f"{first}; an older one of branch {given.text} may not serve it", *values)
-        elif listed is Outcome.IMPOSSIBLE and major(given.text) == major(card.since):
-            # releases of one branch differ in fixes and in the names that they know
-            told = (
-                "an older one of its branch serves the generation; that `nvidia-smi` names the card shows it"
-            )
-            yield warns(f"{first}; {given.text}, {told}", *values)
         elif listed is Outcome.IMPOSSIBLE:
-            yield unknown(f"{first}; {given.text} may not serve it", *values)
+            # it serves the generation: releases differ in fixes and in the names that they know
+            shows = "that `nvidia-smi` names the card shows that it serves it"
+            yield warns(f"{first}; {given.text}, an older one, serves its generation: {shows}", *values)
     if row.before is not None and at_least(given.text, row.before):
         yield impossible(
             f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "

@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -12,6 +13,7 @@ from packaging.specifiers import SpecifierSet
 from builder.core.link_set import WheelLinks
 from builder.core.model import Cell
 from builder.core.versions import (
+    all_within,
     apart,
     at_least,
     canonical,
@@ -321,7 +323,7 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
     """
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
     compiled = (name for name, _ in stack.cell.compiled)
-    asked = (parsed for parsed in map(requirement, stack.cell.pip) if parsed is not None)
+    asked = [parsed for parsed in map(requirement, stack.cell.pip) if parsed is not None]
     extras = {f"{canonical(parsed.name)}[{canonical(extra)}]" for parsed in asked for extra in parsed.extras}
     yield from _bad_pairs(
         component_versions(stack),
@@ -332,6 +334,7 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
         imports=[text.partition(":")[0] for text in stack.cell.imports],
         locked=stack.truth.locked,
         loaded=stack.truth.loaded if stack.truth.locked else None,
+        bounds={canonical(parsed.name): parsed.specifier for parsed in asked if parsed.specifier},
     )
 
 
@@ -421,6 +424,7 @@ def _bad_pairs(
     imports: Collection[str] = (),
     locked: bool = False,
     loaded: Collection[str] | None = None,
+    bounds: Mapping[str, SpecifierSet] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
@@ -440,7 +444,7 @@ def _bad_pairs(
         if any(name in there for name in row.without) or (row.by_lock and not locked):
             continue
         # a build without CUDA is the same framework to all but cards and CUDA's libraries
-        met = _met(row, known if _OF_CUDA & _names(row.when) else alike, gpus, there)
+        met = _met(row, known if _OF_CUDA & _names(row.when) else alike, gpus, there, bounds)
         late = [comes(Requirement(text)) for text in row.open] if met else []
         if met and None not in late:
             of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
@@ -453,7 +457,11 @@ def _bad_pairs(
 
 
 def _met(
-    row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow], there: Container[str]
+    row: BadRow,
+    known: Mapping[str, Value],
+    gpus: Sequence[GpuRow],
+    there: Container[str],
+    bounds: Mapping[str, SpecifierSet],
 ) -> tuple[Value, ...]:
     """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
@@ -463,6 +471,8 @@ def _met(
         value = next((value for value in values_of_it if _within(value.text, versions)), None)
         if value is None and not versions and name in there:
             value = Value(name, "any release", CELL)
+        if value is None and name not in known and name in bounds and all_within(bounds[name], versions):
+            value = Value(name, str(bounds[name]), CELL)
         if value is None:
             return ()
         values.append(value)

@@ -136,6 +136,9 @@ class ArchitectureRow(Row):
     """The first driver branch that serves it no more; None if each branch on record does."""
     cuda: str | None = None
     """The first CUDA with code for it, by the row's last source; None if code of an older generation runs."""
+    nvcc: str | None = None
+    """The first CUDA whose nvcc compiles for it, by the row's last source, where code of an older generation
+    runs, too; None if nobody read that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,7 +343,7 @@ class WheelPageRow(Row):
 
     name: str
     page: str
-    index: Literal["cpu", "sources"]
+    index: Literal["cpu", "sources", "placeholder"]
     builds: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
 
