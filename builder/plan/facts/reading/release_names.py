@@ -23,7 +23,13 @@ from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.name_rows import name_siblings, told_once, within
+from builder.plan.facts.reading.name_rows import (
+    name_siblings,
+    old_releases,
+    packed_row,
+    told_once,
+    within,
+)
 from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
 from builder.plan.facts.reading.source_words import ALL_NAMES, EXPORTED_NAMES
 from builder.plan.facts.reading.wheel_modules import (
@@ -115,17 +121,17 @@ def names_table(
 ) -> str:
     """``common/names.json`` of the probe: for each package the public modules, and names of them, that one of
     its minor releases certainly lacks and the one before it has, and the other way round, as one JSON object
-    with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
-    followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
-    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it,
-    and new names of inner modules with an outer one (:func:`told_once`).
-    ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
-    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``:
-    {bases that have such rows: the classes below these}.
-    ``bound``: of a package without compiled code :func:`_filter_of` all names that one of its sources gives.
-    ``releases``: all that the index offers since the first one that may be read, patches, too.
-    ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
-    do those of which too few releases can be read.
+    with a line for each package: its ``roots``, and its ``row``, which is a JSON object, too, as
+    :func:`.packed_text.pack_text` packs it. ``gone``: {"first release without, last with": {module: names}},
+    a name followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first
+    release with: {module: names}}. An empty name is the module itself. Names of a module that is gone or new
+    stand with it, and new names of inner modules with an outer one (:func:`told_once`). ``members lost``,
+    ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and functions
+    (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``: {bases that
+    have such rows: the classes below these}. ``bound``: of a package without compiled code :func:`_filter_of`
+    all names that one of its sources gives. ``releases``: all that the index offers since the first one that
+    may be read, patches, too. ``only``: the packages that are read again, else all. Rows of others stay as
+    ``current`` has them, and so do those of which too few releases can be read.
 
     Raises PackageIndexError if the index answers about none.
     """
@@ -135,8 +141,8 @@ def names_table(
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles, which looks through all that is held for each of the millions of nodes of
-    syntax trees: a third of the time. No node is part of a cycle.
+    """Without the collector of cycles, which looks through all that is held for each of the millions of nodes
+    of syntax trees: a third of the time. No node is part of a cycle.
     """
     gc.disable()
     try:
@@ -146,9 +152,10 @@ def _uncollected() -> Iterator[None]:
 
 
 def _table(
-    index: Index, note: Callable[[str], None], wanted: Sequence[str], rows: dict[str, dict[str, Any]]
+    index: Index, note: Callable[[str], None], wanted: Sequence[str], packed: dict[str, dict[str, Any]]
 ) -> str:
     homes: dict[str, list[str]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     silent = list[PackageIndexError]()
     for name in wanted:
         try:
@@ -168,7 +175,9 @@ def _table(
         raise silent[0]
     for name in homes:
         name_siblings(name, rows[name], homes)
-    return within({name: told_once(row) for name, row in sorted(rows.items())})
+    packed |= {name: packed_row(told_once(row)) for name, row in rows.items()}
+    days = json.loads((resources.probe() / "common/release_days.json").read_text("utf-8"))
+    return within(dict(sorted(packed.items())), old_releases(days))
 
 
 _RENAMES = "tensorflow/tools/compatibility/renames_v2.py"
@@ -379,8 +388,8 @@ class _SourceNames:
     exported: frozenset[bytes]
     """Those of ``__all__``, and what a lazy module takes for it."""
     bound: frozenset[bytes]
-    """All that it may bind, also within functions and branches, and texts of a source that gives by texts; of a
-    package with compiled code nothing, which may give more."""
+    """All that it may bind, also within functions and branches, and texts of a source that gives by texts; of
+    a package with compiled code nothing, which may give more."""
     defines: frozenset[bytes]
     """Those of ``names`` that its outermost statements certainly bind."""
     gives_more: bool
