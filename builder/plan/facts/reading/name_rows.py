@@ -206,9 +206,9 @@ def within(rows: Mapping[str, Mapping[str, Any]], old: Mapping[str, Version]) ->
 def _cut_to(packed: Mapping[str, Any], most: int, old: Version | None) -> Mapping[str, Any]:
     row = json.loads(unpack_text(packed["row"])) if len(packed["row"]) > most else {}
     first = () if old is None else (lambda row: _brought_since(row, old),)
-    for cut in (*first, *_CUTS):
+    for cut in (*_CUTS[:1], *first, *_CUTS[1:]):
         if len(packed["row"]) <= most:
             break
-        row = cut(row)
+        row = {**cut(row), **({"cut": 1} if cut != _CUTS[0] else {})}
         packed = packed_row(row)
     return packed

@@ -84,6 +84,9 @@ _GIVES_MORE = (
 _AS_NAMED = re.compile(rb" as ([A-Za-z_]\w*)")
 _IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
 _AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z_]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
+_IMPORTED_AS = re.compile(
+    rb"^[ \t]*import[ \t]+([A-Za-z_]\w*)\.[\w.]+[ \t]+as[ \t]+([A-Za-z_]\w*)", re.MULTILINE
+)
 _STAR = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
 _QUOTED = re.compile(rb"['\"]([A-Za-z]\w*)['\"]")
 
@@ -461,6 +464,7 @@ def _said_by(content: bytes, module: str, *, package: bool, pure: bool) -> _Sour
         for text in _IMPORTED.findall(content):
             names |= set(_AS_NAME.findall(text.strip(b"()\n")))
         above = module.split(".")
+        names |= {name for root, name in _IMPORTED_AS.findall(content) if root.decode() == above[0]}
         for dots, rest in _STAR.findall(content):
             start = above[: len(above) - len(dots) + 1] if dots else []
             stars.append(".".join([*start, *filter(None, [rest.decode()])]))

@@ -21,7 +21,7 @@ ASKED_NAME = re.compile(
     r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
     r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
-    r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
+    r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument ['`](?P<argument>\w+)['`]|"
     r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"
 )
 BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
@@ -430,6 +430,8 @@ def change_told(change):
         side = "too new" if new else "too old"
     else:
         new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
+        cut = not change.since and (names_row(package) or {}).get("cut")
+        side = "" if cut else side  # it may have come with a later release
     told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
     if new:
         until = "no longer from %s on%s" % (plain_release(change.gone), last)

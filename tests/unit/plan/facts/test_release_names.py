@@ -72,6 +72,25 @@ def test_a_new_name_of_inner_modules_stands_with_the_outer_one() -> None:
     assert name_changes._outer_with(row["new"], "numpy.a.b", "other") == ""
 
 
+def test_a_package_gives_the_part_of_it_that_it_imports_under_another_name() -> None:
+    """``mediapipe.solutions``, which is ``mediapipe.python.solutions``, and is gone from 0.10.31 on."""
+    inner = {"numpy/python/__init__.py": "", "numpy/python/parts/__init__.py": "", "numpy/tasks.py": ""}
+    old = {**inner, "numpy/__init__.py": "import os.path as path\nimport numpy.python.parts as parts\n"}
+    new = {"numpy/__init__.py": "from . import tasks\n", "numpy/tasks.py": ""}
+    row = row_of(("2.0.0", old), ("2.1.0", new))
+    assert row["gone"] == {"2.1 2.0": {"numpy": "parts", "numpy.python": ""}}
+
+
+def test_an_attribute_is_there_in_each_form_in_which_a_constructor_sets_it() -> None:
+    """FastAPI's ``webhooks`` has a type of several lines from 0.104 on."""
+    head = "class App:\n    def __init__(self):\n"
+    old = f"{head}        self.one = self.two = 1\n        self.hooks: int = 2\n"
+    new = f"{head}        self.one, self.two = 1, 2\n"
+    new += "        self.hooks: Annotated[\n            int, 'a doc'\n        ] = 2\n"
+    row = row_of(("2.0.0", {"numpy/__init__.py": old}), ("2.1.0", {"numpy/__init__.py": new}))
+    assert (row["members lost"], row["members brought"]) == ({}, {})
+
+
 def test_classes_with_the_same_bases_stand_together() -> None:
     old = "class Base:\n    gone = 1\nclass Mixin:\n    lost = 1\n"
     old += "class One(Base, Mixin): pass\nclass Two(Base, Mixin): pass\n"
@@ -118,7 +137,7 @@ def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> No
     small = {"roots": ["click"], "gone": {}, "new": {"8.1": {"click.a.b.c.d": "kept"}}}
     packed = {"click": name_rows.packed_row(small), "numpy": name_rows.packed_row(row)}
     rest = {"numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
-    most = len(name_rows.packed_row({**row, "new": {"2.1": rest}})["row"])
+    most = len(name_rows.packed_row({**row, "new": {"2.1": rest}, "cut": 1})["row"])
     monkeypatch.setattr(name_rows, "_MOST_TEXT", most + 250)
     monkeypatch.setattr(name_rows, "_MOST_OF_ONE", (10_000, most, 50))
     table = name_rows.within(packed, {})
@@ -143,7 +162,7 @@ def test_of_a_row_that_is_too_large_what_releases_of_thirty_months_ago_brought_g
         name_rows.packed_row(row), len(name_rows.packed_row(row)["row"]) - 1, old["numpy"]
     )
     kept = json.loads(unpack_text(packed["row"]))
-    assert kept == {**row, "new": {"2.2": names}, "keywords brought": {"2.2": names}}
+    assert kept == {**row, "cut": 1, "new": {"2.2": names}, "keywords brought": {"2.2": names}}
 
 
 def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -> None:
