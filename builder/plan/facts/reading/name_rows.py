@@ -156,14 +156,14 @@ _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
     lambda row: _cut(row, "new", 2, private=True),
     lambda row: {**row, "gone": _once(row["gone"], 1), "new": _once(row["new"], 1)},
     lambda row: _cut(row, "new", 3),
-    lambda row: _cut(row, "gone", 3),
     lambda row: {**row, **_without_methods(row)},
     lambda row: {**row, **_alike_once(row)},
     lambda row: _cut(row, "new", 2),
     lambda row: {**row, "members brought": {}} if "classes" in row else row,
-    lambda row: _cut(row, "gone", 2),
     lambda row: {**row, "keywords brought": {}} if "classes" in row else row,
+    lambda row: _cut(row, "gone", 3),
     lambda row: _cut(row, "new", 1),
+    lambda row: _cut(row, "gone", 2),
 )
 """What a row that is too large goes without, what is asked for least first."""
 

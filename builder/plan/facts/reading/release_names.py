@@ -132,9 +132,10 @@ def names_table(
     ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and functions
     (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``: {bases that
     have such rows: the classes below these}. ``bound``: of a package without compiled code :func:`_filter_of`
-    all names that one of its sources gives. ``releases``: all that the index offers since the first one that
-    may be read, patches, too. ``only``: the packages that are read again, else all. Rows of others stay as
-    ``current`` has them, and so do those of which too few releases can be read.
+    all names that one of its sources gives. ``cut``: there if the row goes without some of what was read, so
+    that a name which no release brought by it may have come with one. ``only``: the packages that are read
+    again, else all. Rows of others stay as ``current`` has them, and so do those of which too few releases
+    can be read.
 
     Raises PackageIndexError if the index answers about none.
     """

@@ -88,6 +88,21 @@ def test_the_words_without_which_an_expression_cannot_fit(text, parts):
     assert required_parts(text) == parts
 
 
+@pytest.mark.parametrize("path", sorted(resources.probe().rglob("*.ini")), ids=lambda path: path.name)
+def test_sections_are_what_python_s_own_reader_makes_of_them(path):
+    text = path.read_text("utf-8")
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string(text)
+    own = [(section.name, dict(section)) for section in read_sections(text)]
+    assert own == [(name, dict(parser[name])) for name in parser.sections()]
+
+
+@pytest.mark.parametrize("text", ["a = 1", "[x]\nno key", "[x]\na = 1\nA = 2"])
+def test_a_line_that_is_no_part_of_a_section_is_refused(text):
+    with pytest.raises(ValueError, match="a line that is no part"):
+        read_sections(text)
+
+
 @pytest.mark.slow
 def test_no_signature_is_passed_over_in_a_text_that_it_fits():
     texts = [thread["text"] for thread in THREADS] + [signature.example for signature in SIGNATURES]
