@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pages import diagnose_score
 
+from builder.verify.cudnn_verify.common import name_changes
+
 
 def because(text: str) -> str:
     document = diagnose_score.answer(text)
@@ -113,7 +115,9 @@ def test_a_line_alone_is_answered_out_of_the_row_of_its_package(line, command, t
 
 
 @pytest.mark.parametrize("cut", [None, 1])
-def test_a_row_that_goes_without_what_releases_brought_does_not_say_that_a_release_is_too_new(monkeypatch, cut):
+def test_a_row_that_goes_without_what_releases_brought_does_not_say_that_a_release_is_too_new(
+    monkeypatch, cut
+):
     change = name_changes.NameChange("numpy", "numpy.x", None, "2.0", "1.26", "", None, None, "numpy<2")
     monkeypatch.setattr(name_changes, "names_row", lambda package: {"cut": cut})
     assert ("too new" in name_changes.change_told(change)) == (cut is None)

@@ -1,5 +1,6 @@
 """From texts that people have to causes: signatures, threads with a confirmed cause, and bad input."""
 
+import configparser
 import gzip
 import hashlib
 import io
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 from pages import diagnose_score
 
+from builder.core import resources
 from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
-from builder.verify.cudnn_verify.common.tables import read_patterns
+from builder.verify.cudnn_verify.common.tables import read_patterns, read_sections
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.conditions import CONDITIONS
