@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import pytest
-from facts_shelf import Shelf
+from facts_shelf import Shelf, names_row_of
 from packaging.version import Version
 
 from builder.core.packed_text import unpack_text
@@ -21,14 +20,7 @@ def row_of(*releases: tuple[str, dict[str, str]], tag: str = "py3-none-any") -> 
         f"numpy-{version}-{tag}.whl": {**members, f"numpy-{version}.dist-info/METADATA": "Name: numpy\n"}
         for version, members in releases
     }
-    return unpacked(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
-
-
-def unpacked(table: str, name: str) -> dict[str, Any]:
-    packed = json.loads(table)[name]
-    row: dict[str, Any] = json.loads(unpack_text(packed["row"]))
-    assert packed["roots"] == row["roots"]
-    return row
+    return names_row_of(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
 
 
 def test_a_name_that_went_and_came_back_has_both_releases() -> None:
@@ -142,7 +134,7 @@ def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> No
     monkeypatch.setattr(name_rows, "_MOST_OF_ONE", (10_000, most, 50))
     table = name_rows.within(packed, {})
     assert json.loads(table)["click"] == packed["click"]
-    assert unpacked(table, "numpy")["new"] == {"2.1": rest}
+    assert names_row_of(table, "numpy")["new"] == {"2.1": rest}
     public = names.replace("name_0 ", "")
     cut = name_rows._cut({"new": {"2.1": rest}}, "new", 2, private=True)
     assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
@@ -186,7 +178,7 @@ def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -
         },
         "numpy_core-2.1.0-py3-none-any.whl": {"own/later/inner/__init__.py": "kept = 2\n"},
     }
-    row = unpacked(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
+    row = names_row_of(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
     assert row["gone"] == {"2.1 2.0": {"inner": "old"}}
     assert row["new"] == {"2.1": {"inner.a": "new"}}
     assert "inner" in row["roots"]
