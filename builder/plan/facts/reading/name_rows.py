@@ -141,13 +141,21 @@ def old_releases(table: Mapping[str, Mapping[str, str]]) -> dict[str, Version]:
 
 
 def _brought_since(row: dict[str, Any], old: Version) -> dict[str, Any]:
-    """Without what that release and those before it brought."""
-    kept = {
-        kind: {place: names for place, names in row[kind].items() if Version(place) > old}
+    """Without what that release and those before it brought, but for names of outer modules."""
+
+    def kept(kind: str, place: str, owner: str) -> bool:
+        return Version(place) > old or (kind == "new" and owner.count(".") < 2)
+
+    brought = {
+        kind: {
+            place: rows
+            for place, names in row[kind].items()
+            if (rows := {owner: text for owner, text in names.items() if kept(kind, place, owner)})
+        }
         for kind in _BROUGHT
         if kind in row
     }
-    return {**row, **kept}
+    return {**row, **brought}
 
 
 _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (

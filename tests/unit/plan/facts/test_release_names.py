@@ -148,13 +148,22 @@ def test_of_a_row_that_is_too_large_what_releases_of_thirty_months_ago_brought_g
     old = name_rows.old_releases(days)
     assert old == {"numpy": Version("2.1"), "click": Version("8.0")}
     names = {"numpy": " ".join(f"name_{number}" for number in range(50))}
-    row = {"roots": ["numpy"], "gone": {"2.1 2.0": names}, "new": {"2.1": names, "2.2": names}}
+    row = {
+        "roots": ["numpy"],
+        "gone": {"2.1 2.0": names},
+        "new": {"2.1": {"numpy": "outer", "numpy.a.b": names["numpy"]}, "2.2": names},
+    }
     row["keywords brought"] = {"2.0": names, "2.2": names}
     packed = name_rows._cut_to(
         name_rows.packed_row(row), len(name_rows.packed_row(row)["row"]) - 1, old["numpy"]
     )
     kept = json.loads(unpack_text(packed["row"]))
-    assert kept == {**row, "cut": 1, "new": {"2.2": names}, "keywords brought": {"2.2": names}}
+    assert kept == {
+        **row,
+        "cut": 1,
+        "new": {"2.1": {"numpy": "outer"}, "2.2": names},
+        "keywords brought": {"2.2": names},
+    }
 
 
 def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -> None:
