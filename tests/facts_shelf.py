@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import struct
 import zipfile
+from typing import Any
 
 import requests
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Wheel
+from builder.core.packed_text import unpack_text
 from builder.sources.index.simple_api import IndexFile
 
 LINUX = "manylinux_2_28_x86_64"
@@ -196,3 +199,11 @@ def _plugin(version: str, cuda: str, built: bytes, runtime: str) -> dict[str, di
             **metadata(f"jax-cuda{cuda}-plugin", version, *pins, extras=("with-cuda",)),
         }
     }
+
+
+def names_row_of(table: str, name: str) -> dict[str, Any]:
+    """The row of a package in a table as ``names_table`` gives it, unpacked."""
+    packed = json.loads(table)[name]
+    row: dict[str, Any] = json.loads(unpack_text(packed["row"]))
+    assert packed["roots"] == row["roots"]
+    return row

@@ -16,11 +16,11 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import lzma
 import shutil
 import subprocess
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,8 +36,8 @@ _BEGIN, _END = "-----BEGIN GPU REPORT-----", "-----END GPU REPORT-----"
 _TAIL = """
 
 def _unpacked(text, sha256, path):
-    import base64, hashlib, zlib
-    source = zlib.decompress(base64.b85decode(text))
+    import base64, hashlib, lzma
+    source = lzma.decompress(base64.b85decode(text))
     if hashlib.sha256(source).hexdigest() != sha256:
         raise SystemExit("cudnn-verify arrived damaged")
     path.write_bytes(source)
@@ -87,7 +87,7 @@ def probe() -> bytes:
 def payload(names: list[str] | None = None) -> str:
     """One script that has the probe and the trial in it, for a machine that has neither."""
     source = probe()
-    packed = base64.b85encode(zlib.compress(source, 9)).decode()
+    packed = base64.b85encode(lzma.compress(source, preset=9)).decode()
     lines = "\n".join(f'    "{packed[at : at + 4000]}"' for at in range(0, len(packed), 4000))
     head = f'PACKED = (\n{lines}\n)\nSHA256 = "{hashlib.sha256(source).hexdigest()}"\nNAMES = {names!r}\n'
     tail = _TAIL.replace("{begin}", _BEGIN).replace("{end}", _END)

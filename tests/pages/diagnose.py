@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import zlib
+import lzma
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ it says `UNVERIFIED`, and checks all that can be checked without one.
 """
 _UNPACK = """\
 # @title 1. Put cudnn-verify here: one file, nothing to install {{ display-mode: "form" }}
-import base64, hashlib, pathlib, zlib
+import base64, hashlib, lzma, pathlib
 
 PACKED = (
 {packed}
 )
-source = zlib.decompress(base64.b85decode(PACKED))
+source = lzma.decompress(base64.b85decode(PACKED))
 found = hashlib.sha256(source).hexdigest()
 if found != "{sha256}":
     raise SystemExit("this notebook is damaged: cudnn-verify has sha256 " + found)
@@ -112,7 +112,7 @@ print("cudnn-report.json is written; later: %cudnn_verify --compare cudnn-report
 
 def notebook(probe: bytes, runtimes: Iterable[Listed], *, repository: str) -> str:
     """The notebook's text. ``probe`` is cudnn-verify, ``runtimes`` are those to recognize, oldest first."""
-    packed = base64.b85encode(zlib.compress(probe, 9)).decode()
+    packed = base64.b85encode(lzma.compress(probe, preset=9)).decode()
     lines = "\n".join(f'    "{packed[at : at + 4000]}"' for at in range(0, len(packed), 4000))
     rows = "\n".join(f'    "{runtime.runtime}": {json.dumps(_row(runtime))},' for runtime in runtimes)
     cells = [

@@ -1,11 +1,17 @@
 """What a row of ``names.json`` keeps of a package's releases: nothing twice, and what has room."""
 
+import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_MOST_TEXT = 2_500_000
-"""Bytes of the table."""
+from packaging.version import Version
+
+from builder.core.packed_text import pack_text, unpack_text
+from builder.plan.facts.reading.release_days import dated
+
+_MOST_TEXT = 910_000
+"""Bytes of the table, whose rows are packed: a third of what the probe's one file has."""
 
 
 def name_siblings(package: str, row: Mapping[str, Any], homes: Mapping[str, Sequence[str]]) -> None:
@@ -115,34 +121,57 @@ def _without_private(places: Mapping[str, Mapping[str, str]]) -> dict[str, dict[
     return {place: {owner: names for owner, names in rows.items() if names} for place, rows in public.items()}
 
 
-_MOST_OF_ONE = (
-    400_000,
-    300_000,
-    250_000,
-    200_000,
-    170_000,
-    140_000,
-    120_000,
-    100_000,
-    80_000,
-    60_000,
-    40_000,
-)
-"""Bytes of the largest rows, of which the first with which all rows have room is taken."""
+_MOST_OF_ONE = (120_000, 90_000, 75_000, 60_000, 50_000, 42_000, 36_000, 30_000, 24_000, 18_000, 12_000)
+"""Characters of the largest rows as they are packed, of which the first with which all rows have room is
+taken."""
+_MONTHS = 30
+"""Before the newest day of the table of days: whoever has an older release lacks more than one name."""
+_BROUGHT = ("new", "members brought", "keywords brought")
+
+
+def old_releases(table: Mapping[str, Mapping[str, str]]) -> dict[str, Version]:
+    """The newest release of each package of ``release_days.json`` that was :data:`_MONTHS` old on its last
+    day.
+    """
+    rows = {name: dated(row) for name, row in table.items()}
+    last = max((day for row in rows.values() for _, day in row), default=datetime.date.min)
+    end = last - datetime.timedelta(days=min(30 * _MONTHS, last.toordinal() - 1))
+    found = {name: [version for version, day in row if day <= end] for name, row in rows.items()}
+    return {name: max(versions) for name, versions in found.items() if versions}
+
+
+def _brought_since(row: dict[str, Any], old: Version) -> dict[str, Any]:
+    """Without what that release and those before it brought, but for names of outer modules."""
+
+    def kept(kind: str, place: str, owner: str) -> bool:
+        return Version(place) > old or (kind == "new" and owner.count(".") < 2)
+
+    brought = {
+        kind: {
+            place: rows
+            for place, names in row[kind].items()
+            if (rows := {owner: text for owner, text in names.items() if kept(kind, place, owner)})
+        }
+        for kind in _BROUGHT
+        if kind in row
+    }
+    return {**row, **brought}
+
+
 _CUTS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
     lambda row: {name: value for name, value in row.items() if name != "bound"},
     lambda row: _cut(row, "new", 4),
     lambda row: _cut(row, "new", 2, private=True),
     lambda row: {**row, "gone": _once(row["gone"], 1), "new": _once(row["new"], 1)},
     lambda row: _cut(row, "new", 3),
-    lambda row: _cut(row, "gone", 3),
     lambda row: {**row, **_without_methods(row)},
     lambda row: {**row, **_alike_once(row)},
     lambda row: _cut(row, "new", 2),
     lambda row: {**row, "members brought": {}} if "classes" in row else row,
-    lambda row: _cut(row, "gone", 2),
     lambda row: {**row, "keywords brought": {}} if "classes" in row else row,
+    lambda row: _cut(row, "gone", 3),
     lambda row: _cut(row, "new", 1),
+    lambda row: _cut(row, "gone", 2),
 )
 """What a row that is too large goes without, what is asked for least first."""
 
@@ -161,22 +190,33 @@ def _cut(row: dict[str, Any], kind: str, depth: int, *, private: bool = False) -
     return {**row, kind: found}
 
 
-def within(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table as text, a line for each package; the largest rows without what is asked for least."""
+def packed_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as the table has it."""
+    return {"roots": row["roots"], "row": pack_text(json.dumps(row, separators=(",", ":")))}
+
+
+def within(rows: Mapping[str, Mapping[str, Any]], old: Mapping[str, Version]) -> str:
+    """The table as text, a line for each package, of rows as :func:`packed_row` makes them; the largest ones
+    without what is asked for least, the others as they are. ``old``: as :func:`old_releases` has it.
+    """
     text = "{}\n"
     for most in _MOST_OF_ONE:
-        lines = [_row_within(name, dict(row), most) for name, row in rows.items()]
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(_cut_to(row, most, old.get(name)))}"
+            for name, row in rows.items()
+        ]
         text = "{\n" + ",\n".join(lines) + "\n}\n"
         if len(text) <= _MOST_TEXT:
             break
     return text
 
 
-def _row_within(name: str, row: dict[str, Any], most: int) -> str:
-    line = f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}"
-    for cut in _CUTS:
-        if len(line) <= most:
+def _cut_to(packed: Mapping[str, Any], most: int, old: Version | None) -> Mapping[str, Any]:
+    row = json.loads(unpack_text(packed["row"])) if len(packed["row"]) > most else {}
+    first = () if old is None else (lambda row: _brought_since(row, old),)
+    for cut in (*_CUTS[:1], *first, *_CUTS[1:]):
+        if len(packed["row"]) <= most:
             break
-        row = cut(row)
-        line = f"{json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}"
-    return line
+        row = {**cut(row), **({"cut": 1} if cut != _CUTS[0] else {})}
+        packed = packed_row(row)
+    return packed

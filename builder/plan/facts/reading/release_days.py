@@ -3,10 +3,11 @@ two packages was written for the other is told by the later one.
 """
 
 import datetime
+import itertools
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import requests
 from packaging.utils import parse_sdist_filename
@@ -22,14 +23,15 @@ from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, tak
 def days_table(
     index: Index, note: Callable[[str], None], only: Sequence[str] = (), *, current: str = "{}"
 ) -> str:
-    """``common/release_days.json`` of the probe: one JSON object with a line for each package. ``days``: its
-    final releases in their order, each behind the day of its first file's upload, ``YYMMDD``
-    (https://peps.python.org/pep-0700/); ``asks``: the packages of the table that the newest one names in
-    ``Requires-Dist``, and ``extras`` those that an extra alone names; ``pythons``: each Python for which the
-    newest one has no file that may be installed, before the last final release that has one (``3.10
-    1.23.2``), by the tags of the files' names and their ``Requires-Python``. ``only``: the packages that are
-    read again, else all of ``release-days.toml``; rows of others, and of those that the index does not have,
-    stay.
+    """``common/release_days.json`` of the probe: one JSON object with a line for each package. ``releases``:
+    its final releases in their order, each with a point for each leading part that it shares with the one
+    before it (``0.9 .10 ..1`` for 0.9, 0.10 and 0.10.1); ``days``: from one to the next the days between the
+    uploads of their first files (https://peps.python.org/pep-0700/), of the first one since 2000-01-01;
+    ``asks``: the packages of the table that the newest one names in ``Requires-Dist``, and ``extras`` those
+    that an extra alone names; ``pythons``: each Python for which the newest one has no file that may be
+    installed, before the last final release that has one (``3.10 1.23.2``), by the tags of the files' names
+    and their ``Requires-Python``. ``only``: the packages that are read again, else all of
+    ``release-days.toml``; rows of others, and of those that the index does not have, stay.
 
     Raises PackageIndexError if the index answers about none.
     """
@@ -48,10 +50,9 @@ def days_table(
             asks = _asks(index, files, name)
             if asks is None:  # of a wheel that cannot be read the former ones stay
                 former = rows.get(name, {}).items()
-                asks = {key: text for key, text in former if key not in ("days", "pythons")}
+                asks = {key: text for key, text in former if key in ("asks", "extras")}
             left = " ".join(f"{python} {version}" for python, version in _left_behind(files, name).items())
-            days = " ".join(f"{day} {version}" for version, day in found)
-            rows[name] = {**asks, "days": days, **({"pythons": left} if left else {})}
+            rows[name] = {**asks, **_as_texts(found), **({"pythons": left} if left else {})}
         note(f"{name}: {len(found)} releases")
     if silent and len(silent) == len(wanted):
         raise silent[0]
@@ -65,16 +66,42 @@ def named() -> Sequence[str]:
     return packages
 
 
-def _days(files: Iterable[IndexFile], name: str) -> Sequence[tuple[Version, str]]:
-    found: dict[Version, int] = {}
+def _as_texts(found: Sequence[tuple[Version, datetime.date]]) -> dict[str, str]:
+    """A fifth of what days and releases in full take where the probe's one file is packed."""
+    releases, days = list[str](), list[str]()
+    parts, before = list[str](), _FIRST_DAY
+    for version, day in found:
+        own = str(version).split(".")
+        same = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(own[:-1], parts, strict=False)))
+        releases.append("." * len(same) + ".".join(own[len(same) :]))
+        days.append(str((day - before).days))
+        parts, before = own, day
+    return {"releases": " ".join(releases), "days": " ".join(days)}
+
+
+_FIRST_DAY = datetime.date(2000, 1, 1)
+
+
+def dated(row: Mapping[str, str]) -> list[tuple[Version, datetime.date]]:
+    """The releases of a row and the days on which they came."""
+    found, parts, day = list[tuple[Version, datetime.date]](), list[str](), _FIRST_DAY
+    for text, days in zip(row["releases"].split(), row["days"].split(), strict=True):
+        own = text.lstrip(".")
+        parts = parts[: len(text) - len(own)] + own.split(".")
+        day += datetime.timedelta(days=int(days))
+        found.append((Version(".".join(parts)), day))
+    return found
+
+
+def _days(files: Iterable[IndexFile], name: str) -> Sequence[tuple[Version, datetime.date]]:
+    found: dict[Version, datetime.date] = {}
     for file in files:
         version = _version(file.name, name)
         if version is None or version.is_prerelease or file.uploaded is None or file.yanked is not None:
             continue
-        moment = datetime.datetime.fromisoformat(file.uploaded).date()
-        day = int(moment.strftime("%y%m%d"))
+        day = datetime.datetime.fromisoformat(file.uploaded).date()
         found[version] = min(found.get(version, day), day)
-    return [(version, f"{day:06d}") for version, day in sorted(found.items())]
+    return sorted(found.items())
 
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(8, 15))

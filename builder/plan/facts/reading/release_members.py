@@ -28,7 +28,12 @@ _QUOTED = re.compile(r"[`'\"]+(?:[\w.]*\.)?([A-Za-z]\w*)(?:\(\))?[`'\"]")
 _RENAMES = re.compile("deprecat|renam|alias|legacy|kwarg")
 _HAS_FIELDS = re.compile(r"\b(?:dataclass|attrs?$|define$)")
 _BROKEN = re.compile(r"['\"]\s*\n\s*[rf]?['\"]|\s+")
-_ON_SELF = re.compile(r"\bself\.([A-Za-z_]\w*)(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)")
+_ON_SELF = re.compile(
+    r"\bself\.([A-Za-z_]\w*)(?=(?:[ \t]*:[^=\n]+|[ \t]*,[^=\n()]*)?[ \t]*=(?!=))|"
+    r"^[ \t]*self\.([A-Za-z_]\w*)[ \t]*:",
+    re.MULTILINE,
+)
+"""Also of several at once, and with a type that goes over lines: ``self.webhooks: Annotated[``."""
 _TREES: dict[bytes, "SourceTree"] = {}
 _MOST_TREES = 60_000
 
@@ -110,7 +115,7 @@ def _class_tree(node: ast.ClassDef, lines: Sequence[str]) -> ClassTree:
             members.add(child.name)
             methods[child.name] = _signature(child, methods.get(child.name), lines)
             if child.name == "__init__":
-                members |= set(_ON_SELF.findall(_text(child, lines)))
+                members |= {one or other for one, other in _ON_SELF.findall(_text(child, lines))}
         elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
             members.add(child.target.id)
             fields |= {child.target.id} if child.target.id[0] != "_" else set()

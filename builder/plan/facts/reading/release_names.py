@@ -1,7 +1,9 @@
 """The names that releases of a package lost or brought, for the probe: ``common/names.json``."""
 
 import base64
+import contextlib
 import functools
+import gc
 import hashlib
 import itertools
 import json
@@ -21,7 +23,13 @@ from builder.core.import_set import ImportSet, WheelFiles
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.name_rows import name_siblings, told_once, within
+from builder.plan.facts.reading.name_rows import (
+    name_siblings,
+    old_releases,
+    packed_row,
+    told_once,
+    within,
+)
 from builder.plan.facts.reading.release_members import ReleaseMembers, SourceTree, changes, tree_of
 from builder.plan.facts.reading.source_words import ALL_NAMES, EXPORTED_NAMES
 from builder.plan.facts.reading.wheel_modules import (
@@ -76,6 +84,9 @@ _GIVES_MORE = (
 _AS_NAMED = re.compile(rb" as ([A-Za-z_]\w*)")
 _IMPORTED = re.compile(rb"^[ \t]*from[ \t]+[.\w]+[ \t]+import[ \t]+(\([^)]*\)|[^\n(\\]+)", re.MULTILINE)
 _AS_NAME = re.compile(rb"(?:[\w.]+[ \t]+as[ \t]+)?([A-Za-z_]\w*)[ \t]*(?:#[^\n]*)?(?:,|\n|\)|$)")
+_IMPORTED_AS = re.compile(
+    rb"^[ \t]*import[ \t]+([A-Za-z_]\w*)\.[\w.]+[ \t]+as[ \t]+([A-Za-z_]\w*)", re.MULTILINE
+)
 _STAR = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\*", re.MULTILINE)
 _QUOTED = re.compile(rb"['\"]([A-Za-z]\w*)['\"]")
 
@@ -113,24 +124,44 @@ def names_table(
 ) -> str:
     """``common/names.json`` of the probe: for each package the public modules, and names of them, that one of
     its minor releases certainly lacks and the one before it has, and the other way round, as one JSON object
-    with a line for each package. ``gone``: {"first release without, last with": {module: names}}, a name
-    followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first release with:
-    {module: names}}. An empty name is the module itself. Names of a module that is gone or new stand with it,
-    and new names of inner modules with an outer one (:func:`told_once`).
-    ``members lost``, ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and
-    functions (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``:
-    {bases that have such rows: the classes below these}.
-    ``bound``: of a package without compiled code :func:`_filter_of` all names that one of its sources gives.
-    ``releases``: all that the index offers since the first one that may be read, patches, too.
-    ``only``: the packages that are read again, else all. Rows of others stay as ``current`` has them, and so
-    do those of which too few releases can be read.
+    with a line for each package: its ``roots``, and its ``row``, which is a JSON object, too, as
+    :func:`.packed_text.pack_text` packs it. ``gone``: {"first release without, last with": {module: names}},
+    a name followed by ``>`` and the module that has it then, if one of that name does; ``new``: {first
+    release with: {module: names}}. An empty name is the module itself. Names of a module that is gone or new
+    stand with it, and new names of inner modules with an outer one (:func:`told_once`). ``members lost``,
+    ``members brought``, ``keywords lost`` and ``keywords brought`` are alike of classes and functions
+    (:func:`.release_members.changes`), with the name to use instead behind ``>``; ``classes``: {bases that
+    have such rows: the classes below these}. ``bound``: of a package without compiled code :func:`_filter_of`
+    all names that one of its sources gives. ``cut``: there if the row goes without some of what was read, so
+    that a name which no release brought by it may have come with one. ``only``: the packages that are read
+    again, else all. Rows of others stay as ``current`` has them, and so do those of which too few releases
+    can be read.
 
     Raises PackageIndexError if the index answers about none.
     """
-    rows: dict[str, dict[str, Any]] = json.loads(current)
+    with _uncollected():
+        return _table(index, note, only or list(_named()), json.loads(current))
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles, which looks through all that is held for each of the millions of nodes
+    of syntax trees: a third of the time. No node is part of a cycle.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _table(
+    index: Index, note: Callable[[str], None], wanted: Sequence[str], packed: dict[str, dict[str, Any]]
+) -> str:
     homes: dict[str, list[str]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     silent = list[PackageIndexError]()
-    for name in only or list(_named()):
+    for name in wanted:
         try:
             if name == "tensorflow":
                 rows[name] = _renamed_in_2(index, note)
@@ -144,11 +175,13 @@ def names_table(
             homes[name] = [module for module in found[-1].said if "." in module]
             rows[name] = _changes_of(found)
         note(f"{name}: {len(found)} releases")
-    if silent and len(silent) == len(only or _named()):
+    if silent and len(silent) == len(wanted):
         raise silent[0]
     for name in homes:
         name_siblings(name, rows[name], homes)
-    return within({name: told_once(row) for name, row in sorted(rows.items())})
+    packed |= {name: packed_row(told_once(row)) for name, row in rows.items()}
+    days = json.loads((resources.probe() / "common/release_days.json").read_text("utf-8"))
+    return within(dict(sorted(packed.items())), old_releases(days))
 
 
 _RENAMES = "tensorflow/tools/compatibility/renames_v2.py"
@@ -332,8 +365,9 @@ def _fetched_sources(index: Index, wheel: Wheel, note: Callable[[str], None]) ->
 
 def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None:
     alone = wheel_alone(wheel, lambda _: sources, _NAMES_PYTHON)
+    pure = wheel.file.endswith("-none-any.whl") and not isinstance(sources, _Parts)
     trees, every = list[SourceTree](), dict[str, _SourceNames]()
-    said = _said_names(sources, alone.wheels[0], trees, every) if alone is not None else {}
+    said = _said_names(sources, alone.wheels[0], trees, every, pure=pure) if alone is not None else {}
     if alone is None or not said:
         return None
     added = _added_folders(sources)
@@ -346,7 +380,7 @@ def _release(place: str, sources: WheelSources, wheel: Wheel) -> _Release | None
         members=ReleaseMembers(trees),
         every=every,
         read=sources.read,
-        pure=wheel.file.endswith("-none-any.whl") and not isinstance(sources, _Parts),
+        pure=pure,
     )
 
 
@@ -358,7 +392,8 @@ class _SourceNames:
     exported: frozenset[bytes]
     """Those of ``__all__``, and what a lazy module takes for it."""
     bound: frozenset[bytes]
-    """All that it may bind, also within functions and branches, and texts of a source that gives by texts."""
+    """All that it may bind, also within functions and branches, and texts of a source that gives by texts; of
+    a package with compiled code nothing, which may give more."""
     defines: frozenset[bytes]
     """Those of ``names`` that its outermost statements certainly bind."""
     gives_more: bool
@@ -367,29 +402,38 @@ class _SourceNames:
     """Modules of which it takes all names; ``transformers.models.*`` for all below a folder."""
 
 
-_SAID: dict[tuple[int, str, bool], _SourceNames] = {}
-"""By the content, the module's name and whether it is a package: releases have most sources in common."""
+_SAID: dict[tuple[int, str, bool, bool], _SourceNames] = {}
+"""By the content, the module's name, whether it is a package, and whether of Python alone: releases have most
+sources in common."""
 _MANY, _DEEPEST = 1000, 2
-"""Modules of a package from which on the classes of those with more points in their names are not read."""
+"""Modules of a package from which on the classes of those with more points in their names are not read, nor
+those of private packages: ``torch._inductor``."""
+_OF_PRIVATE = re.compile(r"\w+\._\w+\.")
 
 
 def _said_names(
-    sources: WheelSources, files: WheelFiles, trees: list[SourceTree], every: dict[str, "_SourceNames"]
+    sources: WheelSources,
+    files: WheelFiles,
+    trees: list[SourceTree],
+    every: dict[str, "_SourceNames"],
+    *,
+    pure: bool,
 ) -> Mapping[str, frozenset[str]]:
     """The names that public modules may have by their sources; empty if one source cannot be read. ``trees``
     and ``every`` are added to.
     """
     own = sum(not _OF_TESTS.search(module) for module in files.modules)
-    deepest = _DEEPEST if own > _MANY else own
+    many = own > _MANY
     for module, path in files.modules.items():
         content = sources.read(path) if path is not None else b""
         if content is None:
             return {}
-        key = hash(content), module, module in files.packages
+        key = hash(content), module, module in files.packages, pure
         if key not in _SAID:
-            _SAID[key] = _said_by(content, module, package=key[2])
+            _SAID[key] = _said_by(content, module, package=key[2], pure=pure)
         every[module] = _SAID[key]
-        if not _WITHOUT_CLASSES.search(module) and module.count(".") <= deepest:
+        deep = many and (module.count(".") > _DEEPEST or _OF_PRIVATE.match(module))
+        if not _WITHOUT_CLASSES.search(module) and not deep:
             trees.append(tree_of(content))
     found = {one: frozenset[str]() for one in (*files.folders, *every) if not _WITHOUT_CLASSES.search(one)}
     found = {one: names for one, names in found.items() if all(map(str.isidentifier, one.split(".")))}
@@ -407,7 +451,7 @@ def _said_names(
     return found
 
 
-def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
+def _said_by(content: bytes, module: str, *, package: bool, pure: bool) -> _SourceNames:
     names = {next(filter(None, found)) for found in _BOUND.findall(content)}
     defines = frozenset(names) if b"\ndel " not in content else frozenset[bytes]()
     for found in _AS_NAMED.finditer(content):  # ``import name as name`` hands it on
@@ -421,18 +465,19 @@ def _said_by(content: bytes, module: str, *, package: bool) -> _SourceNames:
         for text in _IMPORTED.findall(content):
             names |= set(_AS_NAME.findall(text.strip(b"()\n")))
         above = module.split(".")
+        names |= {name for root, name in _IMPORTED_AS.findall(content) if root.decode() == above[0]}
         for dots, rest in _STAR.findall(content):
             start = above[: len(above) - len(dots) + 1] if dots else []
             stars.append(".".join([*start, *filter(None, [rest.decode()])]))
         if b"define_import_structure(" in content and "." not in module:
             stars.append(f"{module}.models.*")
-    bound = set(_NAME.findall(b"\n".join(_BINDS.findall(content))))
-    if any(word in content for word in _GIVES_BY_TEXT):
+    bound = set(_NAME.findall(b"\n".join(_BINDS.findall(content)))) if pure else set[bytes]()
+    if pure and any(word in content for word in _GIVES_BY_TEXT):
         bound |= set(_QUOTED.findall(content))
     return _SourceNames(
         names=frozenset(names | exported),
         exported=exported,
-        bound=frozenset(bound | names | exported),
+        bound=frozenset(bound | names | exported) if pure else frozenset(),
         defines=defines,
         gives_more=any(word in content for word in _GIVES_MORE),
         stars=tuple(stars),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from builder.core import resources
+from builder.core.packed_text import unpack_text
 from builder.core.versions import canonical, key, pinned, release, requirement
 from builder.plan.facts.tables.frameworks import (
     FactsError,
@@ -294,7 +295,8 @@ def name_spans() -> Mapping[str, NameSpan]:
     """
     found: dict[str, NameSpan] = {}
     table = json.loads((resources.probe() / "common/names.json").read_text("utf-8"))
-    for package, row in table.items():
+    for package, packed in table.items():
+        row = json.loads(unpack_text(packed["row"]))
         for kind in ("new", "gone"):
             for place, modules in row[kind].items():
                 for module, names in modules.items():

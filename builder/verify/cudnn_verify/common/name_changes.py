@@ -5,6 +5,7 @@ function takes a :class:`~remedies.Remedies`; None is for what is not known.
 """
 
 import base64
+import functools
 import hashlib
 import re
 import struct
@@ -12,7 +13,7 @@ from collections import namedtuple
 
 from .distributions import PLAIN_CLASSES, last_word, release_told
 from .release_days import release_rows
-from .tables import read_names, read_patterns, rows_with
+from .tables import names_roots, names_row, read_patterns, rows_with
 from .toolkit_facts import failing_words
 from .versions import numbers
 
@@ -20,7 +21,7 @@ ASKED_NAME = re.compile(
     r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
     r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
-    r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument '(?P<argument>\w+)'|"
+    r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument ['`](?P<argument>\w+)['`]|"
     r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"
 )
 BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
@@ -160,8 +161,9 @@ def asker_of(remedies, change):
     return next((package for package in frames if package != change.package), None) or None
 
 
+@functools.lru_cache(maxsize=1)
 def _packages_by_root():
-    return {root: package for package, row in read_names().items() for root in row["roots"]}
+    return {root: package for package, roots in names_roots().items() for root in roots}
 
 
 def release_here(facts, package):
@@ -184,9 +186,8 @@ def no_release_told(remedies):
     module, name = asked_names(remedies)
     if not module or not name or module in _OF_CLASSES or name_change(remedies):
         return None
-    root = module.partition(".")[0]
-    rows = [row for row in read_names().items() if root in row[1]["roots"]]
-    package, row = rows[0] if len(rows) == 1 else ("", {})
+    package = _only_with(module.partition(".")[0])
+    row = names_row(package) or {}
     bits = base64.b64decode(row.get("bound", ""))
     lacked = [part for part in (module + "." + name).split(".") if bits and not _may_hold(bits, part)]
     if not lacked:
@@ -198,6 +199,12 @@ def no_release_told(remedies):
         "no release of %s from %s to %s has %s: it is of a later one, of sources that are not released, of "
     )
     return told % (package, row["read"][0], row["read"][1], lacked[0]) + "a fork, or of another package"
+
+
+def _only_with(root):
+    """The only package with an outermost module; empty if none or several of the table have it."""
+    packages = [package for package, roots in names_roots().items() if root in roots]
+    return packages[0] if len(packages) == 1 else ""
 
 
 def _may_hold(bits, name):
@@ -228,11 +235,12 @@ def _in_releases(remedies, module, name):
     that package, or the name is a long one.
     """
     found, trace = [], getattr(remedies.here, "trace", _NO_TRACE)
-    for package, row in read_names().items():
+    root = module.partition(".")[0] if module else ""
+    every = [(package, names_row(package)) for package, roots in names_roots().items() if root in roots]
+    for package, row in every if module else rows_with(name):
         if not module and len(name) < _TELLING and not _is_named(remedies, trace, package, row):
             continue
-        known = module and module.partition(".")[0] in row["roots"]
-        for root in [module] if known else () if module else row["roots"]:
+        for root in [module] if module else row["roots"]:
             # a module that came with a release may have had the name later
             gone, new = (
                 _entry(row[kind], root, name, bool(module), kind == "gone") for kind in ("gone", "new")
@@ -422,6 +430,8 @@ def change_told(change):
         side = "too new" if new else "too old"
     else:
         new, side = bool(change.gone), "too new" if not change.since else "too old" if not change.gone else ""
+        cut = not change.since and (names_row(package) or {}).get("cut")
+        side = "" if cut else side  # it may have come with a later release
     told = "%s has %s from %s on" % (package, change.name, change.since) if change.since else ""
     if new:
         until = "no longer from %s on%s" % (plain_release(change.gone), last)

@@ -2,6 +2,7 @@
 for a Python: ``release_days.json``.
 """
 
+import datetime
 import functools
 import re
 
@@ -11,9 +12,16 @@ from .versions import dotted, numbers, pins_of, satisfies
 
 @functools.lru_cache(maxsize=None)
 def release_rows(package):
-    """[(day, release)] of a package in the order of its releases; [] of one that the table does not have."""
-    words = read_days().get(package, {}).get("days", "").split()
-    return list(zip(map(int, words[::2]), words[1::2]))
+    """[(day, release)] of a package in the order of its releases, a day as ``YYMMDD``, 260609; [] of one that
+    the table does not have.
+    """
+    row, found, parts, day = read_days().get(package, {}), [], [], datetime.date(2000, 1, 1)
+    for text, days in zip(row.get("releases", "").split(), row.get("days", "").split()):
+        own = text.lstrip(".")
+        parts = parts[: len(text) - len(own)] + own.split(".")
+        day += datetime.timedelta(days=int(days))
+        found.append((day.year % 100 * 10000 + day.month * 100 + day.day, ".".join(parts)))
+    return found
 
 
 def day_of(package, release):
@@ -69,7 +77,7 @@ def left_behind(remedies):
     name = (what or remedies.detail.get("name") or "").lower()
     if not name:
         words = set(re.findall(r"[a-z][a-z0-9-]*[a-z0-9]", line))
-        named = sorted(words & set(read_days()))
+        named = sorted(name for name in words & set(read_days()) if read_days()[name].get("pythons"))
         name = named[0] if len(named) == 1 else ""
     release = remedies.detail.get("wanted") or wanted or here.packages.get(name)
     found = last_for_python(name, release, numbers(here.python)) if numbers(here.python)[1:] else None

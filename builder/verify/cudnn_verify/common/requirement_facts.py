@@ -19,7 +19,7 @@ from .name_changes import (
 )
 from .release_days import left_behind, release_rows
 from .release_skew import asked_of_time, asker_to_raise, may_move, torch_of_time, works_told
-from .tables import Releases, read_names, read_patterns
+from .tables import Releases, names_row, read_patterns
 from .toolkit_facts import failing_words, text_of
 from .versions import dotted, numbers
 
@@ -96,7 +96,7 @@ def _asker_anew(remedies):
     """
     change = name_change(remedies)
     asker = asker_of(remedies, change) if change and change.gone and "<" in change.requirement else None
-    row, release = read_names().get(asker), numbers(release_here(remedies.here, asker)) if asker else ()
+    row, release = names_row(asker), numbers(release_here(remedies.here, asker)) if asker else ()
     later = row and release and release < numbers(row["read"][1])
     return asker if later and _changes_alone(remedies, asker) else None
 

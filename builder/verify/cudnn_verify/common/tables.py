@@ -5,13 +5,13 @@ The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's co
 out of the package index by ``rtbuild facts days``. In the one-file form their texts stand here.
 """
 
-import configparser
 import functools
 import json
 import os
 import re
 
 from ....core.cards import index_cards
+from ....core.packed_text import unpack_text
 from .versions import dotted, numbers, pins_of, satisfies
 
 
@@ -37,10 +37,30 @@ DAYS = beside("common/release_days.json")
 
 
 def read_sections(text):
-    """The sections of a data file in INI format, in its order."""
-    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
-    parser.read_string(text)
-    return [Section(name, parser[name]) for name in parser.sections()]
+    """The sections of a data file in INI format, in its order, as Python's ``configparser`` has them, which
+    takes five times as long. Raises ValueError for a line that is neither a section, a key nor the rest of a
+    value, and for a key that is there twice.
+    """
+    found, rows, lines = [], None, None
+    for line in text.splitlines():
+        value = line.strip()
+        if not value or value[0] == "#":
+            if lines and not value:
+                lines.append("")
+        elif line[0] in " \t" and lines:
+            lines.append(value)
+        elif value[0] == "[" and value[-1] == "]":
+            rows, lines = {}, None
+            found.append((value[1:-1], rows))
+        else:
+            key, is_key, first = value.partition("=")
+            key, lines = key.strip().lower(), [first.strip()]
+            if rows is None or not is_key or key in rows:
+                raise ValueError("a line that is no part of a section, or a key that is there twice: " + line)
+            rows[key] = lines
+    return [
+        Section(name, {key: "\n".join(lines).rstrip() for key, lines in rows.items()}) for name, rows in found
+    ]
 
 
 def read_frameworks():
@@ -84,27 +104,41 @@ def read_facts():
 
 
 @functools.lru_cache(maxsize=1)
-def read_names():
-    """``names.json``: {package: what its releases lost and brought}; ``names_table`` of
-    ``plan/facts/reading/release_names.py`` says in which form.
-    """
+def _read_names():
     return json.loads(NAMES)
 
 
 @functools.lru_cache(maxsize=1)
-def read_days():
-    """``release_days.json``: {package: {"days": "YYMMDD release ...", "asks": "package ...", "extras": ...}};
-    ``days_table`` of ``plan/facts/reading/release_days.py`` says of what.
+def names_roots():
+    """{package: its outermost modules} of ``names.json``."""
+    return {package: row["roots"] for package, row in _read_names().items()}
+
+
+@functools.lru_cache(maxsize=None)
+def _names_text(package):
+    return unpack_text(_read_names()[package]["row"])
+
+
+@functools.lru_cache(maxsize=None)
+def names_row(package):
+    """What the releases of a package lost and brought, out of ``names.json``; ``names_table`` of
+    ``plan/facts/reading/release_names.py`` says in which form. None for a package that it does not have.
     """
-    return json.loads(DAYS)
+    return json.loads(_names_text(package)) if package in _read_names() else None
 
 
 @functools.lru_cache(maxsize=64)
 def rows_with(name):
     """[(package, its row)] of ``names.json`` where a name is in the text of the row."""
-    lines = [line for line in NAMES.splitlines() if name in line]
-    packages = {line.split('"', 2)[1] for line in lines if line.startswith('"')}
-    return [(package, row) for package, row in read_names().items() if package in packages]
+    return [(package, names_row(package)) for package in _read_names() if name in _names_text(package)]
+
+
+@functools.lru_cache(maxsize=1)
+def read_days():
+    """``release_days.json``: {package: {"releases": ..., "days": ..., "asks": "package ...", "extras": ...}};
+    ``days_table`` of ``plan/facts/reading/release_days.py`` says in which form.
+    """
+    return json.loads(DAYS)
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """Version numbers, requirements on them, and NVIDIA's rule for which cuDNN serves which build."""
 
+import functools
 import re
 
 
@@ -26,7 +27,12 @@ def dotted(parts):
 
 def numbers(text):
     """The leading dotted number of a version text as a tuple: ``8.9.4.25`` -> (8, 9, 4, 25); () if none."""
-    found = re.match(r"\s*v?(\d+(?:\.\d+)*)", str(text or ""))
+    return _numbers_of(str(text or ""))
+
+
+@functools.lru_cache(maxsize=8192)
+def _numbers_of(text):
+    found = re.match(r"\s*v?(\d+(?:\.\d+)*)", text)
     return tuple(int(part) for part in found.group(1).split(".")) if found else ()
 
 

@@ -19,9 +19,10 @@ NextCheck = namedtuple("NextCheck", "id causes place command decides")
 
 _ATOM = re.compile(
     r"\\(?P<escaped>.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<look>\(\?(?:P=|<?[=!]))|"
-    r"(?P<group>\((?:\?:|\?P<\w+>)?)|(?P<plain>.)",
+    r"(?P<group>\((?:\?:|\?P<\w+>)?)|(?P<run>[^\\()\[\]|.^$ *+?{}]{2,}(?![*+?{]))|(?P<plain>.)",
     re.DOTALL,
 )
+"""A ``run`` is of letters that stand for themselves, none with a quantifier."""
 _LONG, _MOST_PLACES = 64 << 10, 400
 """Characters of a text that is searched around an expression's words alone, if they are in so many places."""
 _REACH, _LINES = 4000, 800
@@ -195,6 +196,9 @@ def _needed(text, at):
     while at < len(text):
         token = _ATOM.match(text, at)
         kind, value, at = token.lastgroup, token.group(token.lastgroup), token.end()
+        if kind == "run":
+            word += value.lower()
+            continue
         if kind == "plain" and value in "|)":
             alternatives.append(found + [[word]] * bool(word))
             found, word = [], ""

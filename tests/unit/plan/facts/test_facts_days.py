@@ -50,11 +50,16 @@ def _shelf() -> _Dated:
 
 def test_a_row_has_the_first_day_of_each_final_release_and_what_the_newest_asks_for() -> None:
     told: list[str] = []
-    current = '{"peft": {"asks": "torch", "extras": "", "days": "230119 0.0.1"}}'
+    current = '{"peft": {"asks": "torch", "extras": "", "releases": "0.0.1", "days": "8419"}}'
     text = days_table(_shelf(), told.append, ("diffusers",), current=current)  # type: ignore[arg-type]
     assert json.loads(text) == {
-        "diffusers": {"asks": "huggingface-hub torch", "extras": "peft", "days": "221124 0.9 221207 0.10"},
-        "peft": {"asks": "torch", "extras": "", "days": "230119 0.0.1"},
+        "diffusers": {
+            "asks": "huggingface-hub torch",
+            "extras": "peft",
+            "releases": "0.9 .10",
+            "days": "8363 13",
+        },
+        "peft": {"asks": "torch", "extras": "", "releases": "0.0.1", "days": "8419"},
     }
     assert told == ["diffusers: 2 releases"]
     assert text.count("\n") == 4  # a change of one package is a change of one line
@@ -63,7 +68,7 @@ def test_a_row_has_the_first_day_of_each_final_release_and_what_the_newest_asks_
 def test_what_the_index_does_not_tell_stays() -> None:
     shelf = _shelf()
     shelf.days = {}  # type: ignore[misc]
-    current = '{"diffusers": {"asks": "torch", "extras": "", "days": "221124 0.9"}}'
+    current = '{"diffusers": {"asks": "torch", "extras": "", "releases": "0.9", "days": "8363"}}'
     assert json.loads(days_table(shelf, print, ("diffusers",), current=current)) == json.loads(current)  # type: ignore[arg-type]
     shelf.down = True
     with pytest.raises(PackageIndexError):

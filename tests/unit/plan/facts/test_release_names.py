@@ -6,9 +6,10 @@ import base64
 import json
 
 import pytest
-from facts_shelf import Shelf
+from facts_shelf import Shelf, names_row_of
 from packaging.version import Version
 
+from builder.core.packed_text import unpack_text
 from builder.plan.facts.reading import name_rows, release_names
 from builder.verify.cudnn_verify.common import name_changes, release_days
 
@@ -19,7 +20,7 @@ def row_of(*releases: tuple[str, dict[str, str]], tag: str = "py3-none-any") -> 
         f"numpy-{version}-{tag}.whl": {**members, f"numpy-{version}.dist-info/METADATA": "Name: numpy\n"}
         for version, members in releases
     }
-    return json.loads(release_names.names_table(Shelf(files), print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    return names_row_of(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
 
 
 def test_a_name_that_went_and_came_back_has_both_releases() -> None:
@@ -63,6 +64,25 @@ def test_a_new_name_of_inner_modules_stands_with_the_outer_one() -> None:
     assert name_changes._outer_with(row["new"], "numpy.a.b", "other") == ""
 
 
+def test_a_package_gives_the_part_of_it_that_it_imports_under_another_name() -> None:
+    """``mediapipe.solutions``, which is ``mediapipe.python.solutions``, and is gone from 0.10.31 on."""
+    inner = {"numpy/python/__init__.py": "", "numpy/python/parts/__init__.py": "", "numpy/tasks.py": ""}
+    old = {**inner, "numpy/__init__.py": "import os.path as path\nimport numpy.python.parts as parts\n"}
+    new = {"numpy/__init__.py": "from . import tasks\n", "numpy/tasks.py": ""}
+    row = row_of(("2.0.0", old), ("2.1.0", new))
+    assert row["gone"] == {"2.1 2.0": {"numpy": "parts", "numpy.python": ""}}
+
+
+def test_an_attribute_is_there_in_each_form_in_which_a_constructor_sets_it() -> None:
+    """FastAPI's ``webhooks`` has a type of several lines from 0.104 on."""
+    head = "class App:\n    def __init__(self):\n"
+    old = f"{head}        self.one = self.two = 1\n        self.hooks: int = 2\n"
+    new = f"{head}        self.one, self.two = 1, 2\n"
+    new += "        self.hooks: Annotated[\n            int, 'a doc'\n        ] = 2\n"
+    row = row_of(("2.0.0", {"numpy/__init__.py": old}), ("2.1.0", {"numpy/__init__.py": new}))
+    assert (row["members lost"], row["members brought"]) == ({}, {})
+
+
 def test_classes_with_the_same_bases_stand_together() -> None:
     old = "class Base:\n    gone = 1\nclass Mixin:\n    lost = 1\n"
     old += "class One(Base, Mixin): pass\nclass Two(Base, Mixin): pass\n"
@@ -93,7 +113,7 @@ def test_what_no_source_gives_is_in_no_release() -> None:
     ],
 )
 def test_the_releases_before_and_after_one(monkeypatch, release, told) -> None:
-    rows = {"transformers": {"days": "260601 5.12.1 260708 5.13.0 260710 5.13.1"}}
+    rows = {"transformers": {"releases": "5.12.1 .13.0 ..1", "days": "9648 37 2"}}
     release_days.release_rows.cache_clear()
     monkeypatch.setattr(release_days, "read_days", lambda: rows)
     assert release_days.releases_around("transformers", release) == told
@@ -103,18 +123,47 @@ def test_the_releases_before_and_after_one(monkeypatch, release, told) -> None:
 
 def test_the_largest_row_goes_without_what_is_asked_for_least(monkeypatch) -> None:
     names = " ".join(f"name_{number}" for number in range(100))
-    deep = {"numpy.a.b.c.d": names, "numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
+    others = " ".join(f"other_{number}" for number in range(100))
+    deep = {"numpy.a.b.c.d": others, "numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
     row = {"roots": ["numpy"], "gone": {}, "new": {"2.1": deep}}
     small = {"roots": ["click"], "gone": {}, "new": {"8.1": {"click.a.b.c.d": "kept"}}}
-    monkeypatch.setattr(name_rows, "_MOST_TEXT", 1500)
-    monkeypatch.setattr(name_rows, "_MOST_OF_ONE", (10_000, 1300, 500))
-    found = json.loads(name_rows.within({"click": small, "numpy": row}))
-    assert found["click"] == small
+    packed = {"click": name_rows.packed_row(small), "numpy": name_rows.packed_row(row)}
     rest = {"numpy.a.b": f"_{names}", "numpy.a.b.e": "", "numpy": "fresh"}
-    assert found["numpy"]["new"] == {"2.1": rest}
+    most = len(name_rows.packed_row({**row, "new": {"2.1": rest}, "cut": 1})["row"])
+    monkeypatch.setattr(name_rows, "_MOST_TEXT", most + 250)
+    monkeypatch.setattr(name_rows, "_MOST_OF_ONE", (10_000, most, 50))
+    table = name_rows.within(packed, {})
+    assert json.loads(table)["click"] == packed["click"]
+    assert names_row_of(table, "numpy")["new"] == {"2.1": rest}
     public = names.replace("name_0 ", "")
     cut = name_rows._cut({"new": {"2.1": rest}}, "new", 2, private=True)
     assert cut["new"] == {"2.1": {**rest, "numpy.a.b": public}}
+
+
+def test_of_a_row_that_is_too_large_what_releases_of_thirty_months_ago_brought_goes_first() -> None:
+    days = {
+        "numpy": {"releases": "2.0 .1 .2", "days": "8000 100 1200"},
+        "click": {"releases": "8.0", "days": "9"},
+    }
+    old = name_rows.old_releases(days)
+    assert old == {"numpy": Version("2.1"), "click": Version("8.0")}
+    names = {"numpy": " ".join(f"name_{number}" for number in range(50))}
+    row = {
+        "roots": ["numpy"],
+        "gone": {"2.1 2.0": names},
+        "new": {"2.1": {"numpy": "outer", "numpy.a.b": names["numpy"]}, "2.2": names},
+    }
+    row["keywords brought"] = {"2.0": names, "2.2": names}
+    packed = name_rows._cut_to(
+        name_rows.packed_row(row), len(name_rows.packed_row(row)["row"]) - 1, old["numpy"]
+    )
+    kept = json.loads(unpack_text(packed["row"]))
+    assert kept == {
+        **row,
+        "cut": 1,
+        "new": {"2.1": {"numpy": "outer"}, "2.2": names},
+        "keywords brought": {"2.2": names},
+    }
 
 
 def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -> None:
@@ -138,7 +187,7 @@ def test_a_package_is_read_in_its_parts_and_by_the_names_that_its_path_gives() -
         },
         "numpy_core-2.1.0-py3-none-any.whl": {"own/later/inner/__init__.py": "kept = 2\n"},
     }
-    row = json.loads(release_names.names_table(Shelf(files), print, ("numpy",)))["numpy"]  # type: ignore[arg-type]
+    row = names_row_of(release_names.names_table(Shelf(files), print, ("numpy",)), "numpy")  # type: ignore[arg-type]
     assert row["gone"] == {"2.1 2.0": {"inner": "old"}}
     assert row["new"] == {"2.1": {"inner.a": "new"}}
     assert "inner" in row["roots"]

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from facts_shelf import names_row_of
 
 from builder.core.errors import UsageError
 from builder.plan.facts.reading import release_names
@@ -251,7 +252,7 @@ def test_tensorflows_own_table_tells_the_names_of_1(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(release_names, "opener", lambda *_: lambda _wheel: Sources())
     text = release_names.names_table(Shelf(), lambda _: None, ("tensorflow",))  # type: ignore[arg-type]
-    row = json.loads(text)["tensorflow"]
+    row = names_row_of(text, "tensorflow")
     assert row["gone"] == {"2.0 1.15": {"tensorflow": "Session>tensorflow.compat.v1 log>tensorflow.math"}}
 
 

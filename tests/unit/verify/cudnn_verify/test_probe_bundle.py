@@ -195,6 +195,7 @@ def test_a_module_is_shared_with_the_package_around_it(tmp_path):
     assert {path.name for path in sources(resources.probe()) if resources.probe() not in path.parents} == {
         "cards.py",
         "elf.py",
+        "packed_text.py",
         "link.py",
         "suites.py",
     }

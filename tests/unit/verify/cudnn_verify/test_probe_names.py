@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pages import diagnose_score
 
+from builder.verify.cudnn_verify.common import name_changes
+
 
 def because(text: str) -> str:
     document = diagnose_score.answer(text)
@@ -81,3 +83,41 @@ def test_a_name_that_stands_elsewhere_from_a_release_on(quote):
 )
 def test_a_message_that_is_cut_before_its_module(text, is_told):
     assert ("peft has peft.BoneConfig" in because(text)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "told"),
+    [
+        # https://github.com/kleinlee/DH_live/issues/114
+        (
+            "AttributeError: module 'mediapipe' has no attribute 'solutions'",
+            'pip install "mediapipe<0.10.30"',
+            "0.10.21 is the last release with it",
+        ),
+        # https://github.com/rmarkello/snfpy/pull/24: in the marks that Python's suggestions are printed in
+        (
+            "TypeError: check_array() got an unexpected keyword argument `force_all_finite`.",
+            'pip install "scikit-learn<1.8"',
+            "it is ensure_all_finite now",
+        ),
+        # https://github.com/meta-pytorch/torchtune/pull/2955
+        (
+            "AttributeError: module 'pyarrow' has no attribute 'PyExtensionType'",
+            'pip install "pyarrow<21"',
+            "20.0 is the last release with it",
+        ),
+    ],
+)
+def test_a_line_alone_is_answered_out_of_the_row_of_its_package(line, command, told):
+    (row,) = diagnose_score.answer(line)["causes"]
+    assert [one["text"] for one in row["commands"]] == [command]
+    assert told in " ".join(row["because"])
+
+
+@pytest.mark.parametrize("cut", [None, 1])
+def test_a_row_that_goes_without_what_releases_brought_does_not_say_that_a_release_is_too_new(
+    monkeypatch, cut
+):
+    change = name_changes.NameChange("numpy", "numpy.x", None, "2.0", "1.26", "", None, None, "numpy<2")
+    monkeypatch.setattr(name_changes, "names_row", lambda package: {"cut": cut})
+    assert ("too new" in name_changes.change_told(change)) == (cut is None)

@@ -1,5 +1,6 @@
 """From texts that people have to causes: signatures, threads with a confirmed cause, and bad input."""
 
+import configparser
 import gzip
 import hashlib
 import io
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 from pages import diagnose_score
 
+from builder.core import resources
 from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
-from builder.verify.cudnn_verify.common.tables import read_patterns
+from builder.verify.cudnn_verify.common.tables import read_patterns, read_sections
 from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.conditions import CONDITIONS
@@ -86,6 +88,21 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
 )
 def test_the_words_without_which_an_expression_cannot_fit(text, parts):
     assert required_parts(text) == parts
+
+
+@pytest.mark.parametrize("path", sorted(resources.probe().rglob("*.ini")), ids=lambda path: path.name)
+def test_sections_are_what_python_s_own_reader_makes_of_them(path):
+    text = path.read_text("utf-8")
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string(text)
+    own = [(section.name, dict(section)) for section in read_sections(text)]
+    assert own == [(name, dict(parser[name])) for name in parser.sections()]
+
+
+@pytest.mark.parametrize("text", ["a = 1", "[x]\nno key", "[x]\na = 1\nA = 2"])
+def test_a_line_that_is_no_part_of_a_section_is_refused(text):
+    with pytest.raises(ValueError, match="a line that is no part"):
+        read_sections(text)
 
 
 @pytest.mark.slow
