@@ -7,6 +7,7 @@ import re
 from collections import namedtuple
 
 from ..common.causes import ini_row
+from ..common.known_bad import KNOWN_BAD, rows_with_words
 from ..common.tables import Section, beside, read_patterns, read_sections
 from ..common.versions import cudnn_tuple, dotted
 
@@ -115,7 +116,23 @@ def read_next_checks():
 
 @functools.lru_cache(maxsize=1)
 def read_signatures():
-    return [_signature(section) for section in _TAKEN.get("signatures") or signature_sections().values()]
+    """Those of releases on record as bad, and then those of the file."""
+    rows = [_signature(section) for section in _TAKEN.get("signatures") or signature_sections().values()]
+    return [_known_bad_signature(row) for row in rows_with_words()] + rows
+
+
+def _known_bad_signature(row):
+    """A row of ``facts.json``'s ``known_bad`` as a :class:`Signature`."""
+    section = {
+        "text": row["says"],
+        "kind": "fits",
+        "causes": "package-pin-mismatch",
+        "if": "known-bad-fits",
+        "when": "known-bad-here: package-pin-mismatch",
+        "wants": KNOWN_BAD + row["id"],
+        "source": row["source"].partition(";")[0],
+    }
+    return _signature(Section("known-bad-" + row["id"], section))
 
 
 def signature_sections():
