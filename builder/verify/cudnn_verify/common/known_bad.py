@@ -25,12 +25,16 @@ def bad_row(detail):
     return next(rows, None) if name.startswith(KNOWN_BAD) else None
 
 
-def _told(facts, row):
-    """[(package, its release in the text or "", whether that one is bad or may be)] of a row."""
-    found = []
+def _told(facts, detail, row):
+    """[(package, its release in the text or "", whether that one is bad or may be)] of a row. What the failing
+    words alone name is what they ask for.
+    """
+    found, matched = [], detail.get("matched") or ""
+    others = facts.trace.text.replace(matched, "") if matched else facts.trace.text
     for name, bounds in row["when"].items():
         field = _OF_THE_MACHINE.get(name)
         release = (getattr(facts, field) or "") if field else release_here(facts, name)
+        release = "" if release in matched and release not in others else release
         found.append((name, release, not release or satisfies(release, pins_of(bounds))))
     return found
 
@@ -38,7 +42,7 @@ def _told(facts, row):
 def known_bad_fits(facts, detail):
     """What the row says, if no release in the text is another one than it names."""
     row = bad_row(detail)
-    told = _told(facts, row)
+    told = _told(facts, detail, row)
     if not all(fits for _, _, fits in told) or row["named"] and not known_bad_here(facts, detail):
         return None
     return row["message"]
@@ -46,7 +50,7 @@ def known_bad_fits(facts, detail):
 
 def known_bad_here(facts, detail):
     """The sentence on the releases of a row, where the text has them all, and they are the bad ones."""
-    told = _told(facts, bad_row(detail))
+    told = _told(facts, detail, bad_row(detail))
     if not all(release and fits for _, release, fits in told):
         return None
     return "the text names %s" % " and ".join("%s %s" % (name, release) for name, release, _ in told)
@@ -67,7 +71,9 @@ def for_torch_here(remedies, requirement):
     name, floor = (requirement + ">=").split(">=")[:2]
     torch = (remedies.here.packages.get("torch") or "").partition("+")[0]
     paired = Releases().paired(name, torch) if torch and floor and "," not in floor else None
-    exact = paired and "==" in paired and satisfies(paired.partition("==")[2].rstrip(".*"), pins_of(">=" + floor))
+    exact = (
+        paired and "==" in paired and satisfies(paired.partition("==")[2].rstrip(".*"), pins_of(">=" + floor))
+    )
     return paired if exact else requirement
 
 

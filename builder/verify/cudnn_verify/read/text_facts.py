@@ -60,13 +60,13 @@ def _matches(name, text):
     return words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else iter(())
 
 
-def _said(match):
+def _groups_of(match):
     return {key: value for key, value in match.groupdict().items() if value}
 
 
 def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
-    return map(_said, _matches(name, text))
+    return map(_groups_of, _matches(name, text))
 
 
 def _groups(name, text):
@@ -219,10 +219,12 @@ def requirements_told(text):
     conda, mamba and Poetry say that asks for what.
     """
     found, more = [], re.compile(read_patterns()["told"]["needs_more"])
+    root = _groups("poetry_root", text).get("name")
     for match in islice(_matches("needs", text), _MOST_REQUIREMENTS):
-        row = _said(match)
+        row = _groups_of(match)
         release = row.get("release") or re.sub(r"^==(?=\d[^,]*$)", "", row.get("range", "")) or None
-        who = None if "user" in row else (canonical(row["who"]), release or row.get("span"))
+        own = "user" in row or root == row["who"]
+        who = None if own else (canonical(row["who"]), release or row.get("span"))
         found.append((who, canonical(row["dep"]), _bounds(row)))
         other = more.match(text, match.end())
         while other:
