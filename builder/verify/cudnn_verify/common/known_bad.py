@@ -26,8 +26,8 @@ def bad_row(detail):
 
 
 def _told(facts, detail, row):
-    """[(package, its release in the text or "", whether that one is bad or may be)] of a row. What the failing
-    words alone name is what they ask for.
+    """[(package, its release in the text or "", whether that one is bad or may be)] of a row. What the words
+    of the failure alone name is what they ask for.
     """
     found, matched = [], detail.get("matched") or ""
     others = facts.trace.text.replace(matched, "") if matched else facts.trace.text

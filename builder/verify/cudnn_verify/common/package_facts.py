@@ -15,6 +15,7 @@ from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
 from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apart
 from .two_copies import one_opencv
 from .versions import dotted, numbers
+from .wheel_tags import faiss_of_today, without_cuda_here
 
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = (
@@ -439,6 +440,8 @@ PACKAGE_FACTS = {
     ),
     "known-bad-mend": known_bad_mend,
     "one-opencv": one_opencv,
+    "without-cuda-here": without_cuda_here,
+    "faiss-of-today": faiss_of_today,
     "told-to-work": lambda r: getattr(r.here, "told_to_work", None) or None,
     "first-release-told": _first_release_told,
     "module-told": lambda r: r.detail.get("module"),

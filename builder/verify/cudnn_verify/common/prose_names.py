@@ -1,5 +1,5 @@
-"""Names that releases of a package lost or brought, where somebody names one in words beside an error, without
-the error's own line.
+"""Names that releases of a package lost or brought, where somebody names one in words beside an error and
+leaves out the error's own line.
 """
 
 import re

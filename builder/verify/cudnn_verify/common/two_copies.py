@@ -1,7 +1,7 @@
 """Two copies of one library in a process, or in a folder, by the packages that a text names.
 
-The conditions take a :class:`~text_facts.TextFacts` and the detail of the line, and give a sentence if it is so,
-else nothing.
+The conditions take a :class:`~text_facts.TextFacts` and the detail of the line, and give a sentence if it is
+so, else nothing.
 """
 
 import re

@@ -9,8 +9,8 @@ import re
 from ..common.framework_builds import card_within
 from ..common.known_bad import KNOWN_BAD_FAULTS
 from ..common.name_changes import change_told, name_change, no_release_told
-from ..common.release_days import left_behind_told, numpy_exchanged
 from ..common.prose_names import name_in_prose
+from ..common.release_days import left_behind_told, numpy_exchanged
 from ..common.remedies import Remedies
 from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
@@ -18,6 +18,7 @@ from ..common.toolkit_facts import nvcc_beside_driver
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.two_copies import TWO_COPIES
 from ..common.versions import dotted, numbers, two_that_exclude
+from ..common.wheel_tags import tags_told
 from .fact_faults import FACT_FAULTS, cuda_of_variant, toolkit_above_driver
 from .text_facts import CUDA_NUMBERED
 
@@ -429,6 +430,7 @@ CONDITIONS = {
     **TWO_COPIES,
     **KNOWN_BAD_FAULTS,
     "name-in-prose": name_in_prose,
+    "tags-told": tags_told,
     **{name: _of_flag(row) for name, row in read_patterns()["of-flags"].items()},
     "name-of-release": _name_of_release(True),
     "name-of-another-release": _name_of_release(False),

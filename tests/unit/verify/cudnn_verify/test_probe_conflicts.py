@@ -1,3 +1,4 @@
+# ruff: noqa: E501, RUF001, as installers print it
 """Who asks, and whose bound holds, in all forms that installers print."""
 
 import pytest
@@ -82,7 +83,8 @@ def test_requirements_that_go_together_are_no_conflict():
 )  # fmt: skip
 def test_a_bound_that_is_checked_as_a_package_is_imported(text, command):
     row = first(text)
-    assert row["cause"] == "package-pin-mismatch" and command in row["commands"][0]["text"]
+    assert row["cause"] == "package-pin-mismatch"
+    assert command in row["commands"][0]["text"]
 
 
 def test_a_build_for_the_cpu_that_no_index_has_is_not_the_build_that_is_here():

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, as programs print it
 """Releases on record as bad, told by the words of their failure: ``known-bad.toml``."""
 
 import pytest
@@ -24,7 +25,8 @@ def test_a_row_with_a_line_for_pip_has_words_and_an_example():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_its_example_tells_it_with_the_line_that_mends(row):
     told = first(row.example)
-    assert told is not None and told["signature"] == "known-bad-" + row.id, told
+    assert told is not None
+    assert told["signature"] == "known-bad-" + row.id
     assert told["cause"] == "package-pin-mismatch"
     assert row.message in told["because"]
     command = told["commands"][0]["text"]

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, as people write it
 """Two copies of one library, by the packages that a text names; and names that are told in prose."""
 
 import pytest
@@ -63,4 +64,5 @@ def test_a_name_in_words_beside_the_release_that_lacks_it():
 
 def test_python_says_itself_that_an_argument_was_renamed():
     row = first("TypeError: fit() got an unexpected keyword argument 'old_name'. Did you mean 'new_name'?")
-    assert row["cause"] == "package-pin-mismatch" and "takes new_name" in row["says"]
+    assert row["cause"] == "package-pin-mismatch"
+    assert "takes new_name" in row["says"]
