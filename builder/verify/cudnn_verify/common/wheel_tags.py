@@ -10,7 +10,7 @@ from .toolkit_facts import text_of
 from .versions import dotted, numbers
 
 _WHEEL = re.compile(r"-(?P<python>(?:cp|py|pp)\d[\w.]*)-(?P<abi>\w+)-(?P<platform>\w[\w.]*)\.whl")
-_SYSTEMS = (
+_SYSTEMS_OF_TAGS = (
     ("win", "Windows"),
     ("macosx", "macOS"),
     ("musllinux", "Linux with musl"),
@@ -19,7 +19,8 @@ _SYSTEMS = (
 )
 _UV_PLATFORM = re.compile(
     r"You're on (?P<system>\w+) \(`(?P<here>\w+)`\), but "
-    r"`(?P<name>[\w.-]+)` \(v(?P<release>[\w.+!-]+)\) only has wheels? for the following platforms?:\s+(?P<tags>`\w+`(?:,\s+`\w+`)*)"
+    r"`(?P<name>[\w.-]+)` \(v(?P<release>[\w.+!-]+)\) only has wheels? for the following "
+    r"platforms?:\s+(?P<tags>`\w+`(?:,\s+`\w+`)*)"
 )
 _UV_PYTHON = re.compile(
     r"You(?:'re using| require) \w+ (?P<here>\d+\.\d+)\S*[^\n]{0,20}, but (?:we only found wheels for )?"
@@ -30,7 +31,7 @@ _NONE = re.compile(
     r"satisfies the requirement (?P<name>[A-Za-z][\w.-]*)[^\n]{0,40}\(from versions: none\)|"
     r"No matching distribution found for (?P<other>[A-Za-z][\w.-]*)"
 )
-_OF_CUDA = re.compile(
+_MADE_FOR_CUDA = re.compile(
     r"nvidia-|cupy-cuda|onnxruntime-gpu|tensorrt|xformers|flash-attn|vllm|sgl|sglang|triton|apex|faiss-gpu|"
     r"tensorflow-gpu|paddlepaddle-gpu|transformer-engine|mamba-ssm|causal-conv1d|cudf|cuml|torch-tensorrt"
 )
@@ -59,9 +60,9 @@ def _apart_by_name(facts, name):
     fits = python == here or found["abi"] == "abi3" and numbers(here) >= numbers(python)
     if python and here and not fits:
         told.append("%s is for Python %s, and this is Python %s" % (found["python"], python, here))
-    system = next((words for start, words in _SYSTEMS if found["platform"].startswith(start)), None)
+    system = next((words for start, words in _SYSTEMS_OF_TAGS if found["platform"].startswith(start)), None)
     own = "Windows" if "windows" in facts.places else "macOS" if "macos" in facts.places else None
-    if system and own and system != own and _alone(facts, name):
+    if system and own and system != own and _system_told(facts, name):
         told.append("%s is for %s, and this is %s" % (found["platform"], system, own))
     elif system == "Linux with glibc" and facts.musl_told:
         told.append("%s is for Linux with glibc, and this one has musl (Alpine)" % found["platform"])
@@ -75,7 +76,7 @@ def _apart_by_name(facts, name):
     return told
 
 
-def _alone(facts, name):
+def _system_told(facts, name):
     """Whether a text tells of its system elsewhere than in the wheel's name."""
     return re.search(
         r"(?i)windows|win(?:32|dows)|\bmac|darwin|apple|[A-Z]:\\", text_of(facts).replace(name, "")
@@ -104,7 +105,7 @@ def tags_told(facts, detail):
     package = package_without_wheel(facts)
     if package and facts.musl_told:
         return "this Linux has musl (Alpine), and wheels named manylinux are for glibc"
-    if package and "macos" in facts.places and _OF_CUDA.match(package):
+    if package and "macos" in facts.places and _MADE_FOR_CUDA.match(package):
         return "%s is made for NVIDIA's cards, and has no wheel for macOS" % package
     return None
 
