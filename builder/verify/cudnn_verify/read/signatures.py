@@ -28,6 +28,9 @@ _LONG, _MOST_PLACES = 64 << 10, 400
 _REACH, _LINES = 4000, 800
 """How far around: of an expression for several lines, and of one whose blanks alone may be ends of lines."""
 _WIDE = re.compile(r"\\S\](?:[*+]|\{\d*,(?:\d{5,}|[4-9]\d{3})?\})")
+_URL = re.compile(r"https://[^\s;,]+")
+_OF_METADATA = "https://packaging.python.org/en/latest/specifications/core-metadata/"
+"""What stands in for the thread of a row whose source are files of wheels."""
 _SENTENCE_PART = re.compile(r"\{\{([a-z-]+)\}\}")
 _QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\})\??")
 
@@ -130,7 +133,7 @@ def _known_bad_signature(row):
         "if": "known-bad-fits",
         "when": "known-bad-here: package-pin-mismatch",
         "wants": KNOWN_BAD + row["id"],
-        "source": row["source"].partition(";")[0],
+        "source": (_URL.findall(row["source"]) or [_OF_METADATA])[0],
     }
     return _signature(Section("known-bad-" + row["id"], section))
 
