@@ -128,6 +128,8 @@ def _known_bad_signature(row):
     """A row of ``facts.json``'s ``known_bad`` as a :class:`Signature`."""
     section = {
         "text": row["says"],
+        "example": row["example"],
+        "in": ", ".join(sorted(row["when"])),
         "kind": "fits",
         "causes": "package-pin-mismatch",
         "if": "known-bad-fits",
