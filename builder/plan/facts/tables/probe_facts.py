@@ -107,7 +107,8 @@ def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
         for extra in (extra for found in parsed for extra in found.extras if extra.startswith("cu")):
             when["cuda"] = f"=={extra[2:-1]}.{extra[-1]}.*"  # cu102 is CUDA 10.2
         about = {"message": row.message, "remedy": row.remedy, "source": row.source.reference}
-        yield {"id": row.id, "when": when, "says": row.says, **about}
+        told = {"mend": list(row.mend), "named": row.named, "example": row.example} if row.mend else {}
+        yield {"id": row.id, "when": when, "says": row.says, **about, **told}
 
 
 def _refused(facts: Facts) -> Iterator[list[str]]:

@@ -86,6 +86,12 @@ class BadRow(Row):
     certainly come to it."""
     says: str | None = None
     """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
+    example: str | None = None
+    """A line as programs print it, which the expression fits."""
+    mend: tuple[str, ...] = ()
+    """What pip is asked for: of a text with the words it is the command; () if no line for all is known."""
+    named: bool = False
+    """True if the words are those of many faults, so that a text has to name the releases, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from .versions import numbers
 ASKED_NAME = re.compile(
     r"cannot import name ['`\"](?P<name>\w+)['`\"](?: from ['`\"](?P<origin>\w[\w.]*)['`\"])?|"
     r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
-    r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
+    r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`?\bnp)\.(?P<gone>\w+)`? was removed in the NumPy|"
     r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument ['`](?P<argument>\w+)['`]|"
     r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"
 )
@@ -67,6 +67,8 @@ def asked_names(remedies):
     """(module, name) of which a line says that a release does not have it; (None, None) without one. For an
     argument the module is ``argument``, and for a member of a class ``config`` or ``member``.
     """
+    if remedies.detail.get("prose"):
+        return remedies.detail["prose"]
     said = _words_of(remedies)
     if said.get("argument"):
         return "argument", said["argument"]

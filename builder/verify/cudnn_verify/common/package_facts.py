@@ -5,51 +5,23 @@ For the lines of ``causes.ini``: each takes a :class:`~remedies.Remedies`; None 
 
 import re
 
+from .conflicts import CONFLICT_FACTS
 from .distributions import canonical, module_facts
 from .framework_builds import serves, torch_index
+from .known_bad import known_bad_mend
 from .requirement_facts import COMPILED_AT_INSTALL, PURE, REQUIREMENT_FACTS, asked_release
 from .tables import cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
 from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apart
-from .versions import dotted, may_meet, numbers, two_that_exclude
+from .two_copies import one_opencv
+from .versions import dotted, numbers
+from .wheel_tags import faiss_of_today, without_cuda_here
 
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = (
     "transformer_engine_torch|grouped_gemm|gsplat|natten|causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|"
     "torch_sparse|torch_spline_conv"
 )
-
-
-def _conflict(remedies):
-    return two_that_exclude(getattr(remedies.here, "requirements", ()))
-
-
-def _with_its_pin(remedies):
-    """The package that pins a version with that very version, where only the user wants another one."""
-    name, pinned, other = _conflict(remedies) or (None, None, None)
-    if not name or not pinned[0] or other[0] or "==" not in pinned[2] or not pinned[0][1]:
-        return None
-    (who, release), pin = pinned[0], pinned[2].replace(" ", "")
-    if not numbers(release) or re.search(r"[<>]", release):
-        return None
-    variant = (pin + release).partition("+")[2]
-    return ["%s==%s" % (who, release), name + pin] + torch_index(variant)
-
-
-def _missed(remedies):
-    """The packages that ``pip check`` misses, as it asks for them; None if two of them exclude each other."""
-    rows = getattr(remedies.here, "missed_pins", ())
-    told = [(name, re.sub(r",$", "", spec)) for name, spec in rows]
-    if not told or any(a[0] == b[0] and not may_meet(a[1], b[1]) for a in told for b in told):
-        return None
-    return sorted({name + spec for name, spec in told if name not in ("torch", "pip")}) or None
-
-
-def _override(remedies):
-    """The requirement for uv in place of the pin of a library of NVIDIA's."""
-    name, pinned, other = _conflict(remedies) or (None, None, None)
-    ours = name and name.startswith("nvidia-")
-    return name + other[2].replace(" ", "") if ours and pinned is not other else None
 
 
 def all_apart(remedies):
@@ -428,9 +400,7 @@ PACKAGE_FACTS = {
     "needed-release": _needed_release,
     "libraries-of-asked": lambda r: _LAST_MINORS.get(r.library_major()),
     "libraries-of-asked-name": lambda r: _LAST_MINORS.get(r.library_major(), "").replace(".", "-") or None,
-    "agreed": _with_its_pin,
-    "override": _override,
-    "asked-instead": _missed,
+    **CONFLICT_FACTS,
     "uv": lambda r: getattr(r.here, "uv", False),
     "cpu-index-set": lambda r: getattr(r.here, "cpu_index_set", False),
     "intel-mac-release": _intel_mac_release,
@@ -468,6 +438,10 @@ PACKAGE_FACTS = {
     "torchvision-and-audio": lambda r: (
         ["torchaudio"] + r.FACTS["torchvision"](r) if r.FACTS["torchvision"](r) else None
     ),
+    "known-bad-mend": known_bad_mend,
+    "one-opencv": one_opencv,
+    "without-cuda-here": without_cuda_here,
+    "faiss-of-today": faiss_of_today,
     "told-to-work": lambda r: getattr(r.here, "told_to_work", None) or None,
     "first-release-told": _first_release_told,
     "module-told": lambda r: r.detail.get("module"),

@@ -274,3 +274,14 @@ TOOLKIT_FACTS = {
     "gxx": lambda r: _last_compiler(r) if (numbers(_last_compiler(r)) or (0,)) >= (9,) else None,
 }
 """By the names in ``causes.ini``."""
+
+
+def nvcc_beside_driver(facts, _):
+    """https://docs.nvidia.com/cuda/blackwell-compatibility-guide/"""
+    if not facts.nvcc or not facts.driver_cuda or numbers(facts.nvcc) >= numbers(facts.driver_cuda):
+        return None
+    told = (
+        "nvcc in use is of CUDA %s%s; nvidia-smi's %s is the newest CUDA that the driver runs, and no toolkit"
+    )
+    own = " (/usr/bin/nvcc, the distribution's own)" if facts.nvcc_of_system else ""
+    return told % (facts.nvcc, own, facts.driver_cuda)

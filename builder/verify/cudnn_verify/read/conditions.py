@@ -7,13 +7,18 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
+from ..common.known_bad import KNOWN_BAD_FAULTS
 from ..common.name_changes import change_told, name_change, no_release_told
+from ..common.prose_names import name_in_prose
 from ..common.release_days import left_behind_told, numpy_exchanged
 from ..common.remedies import Remedies
 from ..common.requirement_facts import distribution_of_known, python_apart
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns
+from ..common.toolkit_facts import nvcc_beside_driver
 from ..common.torch_facts import KERNEL_PACKAGES
+from ..common.two_copies import TWO_COPIES
 from ..common.versions import dotted, numbers, two_that_exclude
+from ..common.wheel_tags import tags_told
 from .fact_faults import FACT_FAULTS, cuda_of_variant, toolkit_above_driver
 from .text_facts import CUDA_NUMBERED
 
@@ -66,17 +71,6 @@ def _driver_old(facts, detail):
 def _architectures_of_nvcc(facts, detail):
     detail["arch"] = detail.get("arch") or detail.get("older")
     return facts.architectures_of_nvcc and "the build asks nvcc for these architectures"
-
-
-def _nvcc_beside_driver(facts, _):
-    """https://docs.nvidia.com/cuda/blackwell-compatibility-guide/"""
-    if not facts.nvcc or not facts.driver_cuda or numbers(facts.nvcc) >= numbers(facts.driver_cuda):
-        return None
-    told = (
-        "nvcc in use is of CUDA %s%s; nvidia-smi's %s is the newest CUDA that the driver runs, and no toolkit"
-    )
-    own = " (/usr/bin/nvcc, the distribution's own)" if facts.nvcc_of_system else ""
-    return told % (facts.nvcc, own, facts.driver_cuda)
 
 
 def _driver_past_build(facts, detail):
@@ -433,6 +427,10 @@ def _of_flag(row):
 
 CONDITIONS = {
     **FACT_FAULTS,
+    **TWO_COPIES,
+    **KNOWN_BAD_FAULTS,
+    "name-in-prose": name_in_prose,
+    "tags-told": tags_told,
     **{name: _of_flag(row) for name, row in read_patterns()["of-flags"].items()},
     "name-of-release": _name_of_release(True),
     "name-of-another-release": _name_of_release(False),
@@ -667,7 +665,7 @@ CONDITIONS = {
         facts.library_path and "LD_LIBRARY_PATH leads to %s" % facts.library_path
     ),
     "not-the-wheels": _not_the_wheels,
-    "nvcc-beside-driver": _nvcc_beside_driver,
+    "nvcc-beside-driver": nvcc_beside_driver,
     "loaded-older": _versions(lambda loaded, compiled: loaded < compiled, "{loaded} is older"),
     "exact-era": _versions(
         lambda loaded, compiled: loaded[0] == compiled[0] and loaded[:2] > compiled[:2],

@@ -7,6 +7,7 @@ import re
 from collections import namedtuple
 
 from ..common.causes import ini_row
+from ..common.known_bad import KNOWN_BAD, rows_with_words
 from ..common.tables import Section, beside, read_patterns, read_sections
 from ..common.versions import cudnn_tuple, dotted
 
@@ -28,6 +29,9 @@ _LONG, _MOST_PLACES = 64 << 10, 400
 _REACH, _LINES = 4000, 800
 """How far around: of an expression for several lines, and of one whose blanks alone may be ends of lines."""
 _WIDE = re.compile(r"\\S\](?:[*+]|\{\d*,(?:\d{5,}|[4-9]\d{3})?\})")
+_URL = re.compile(r"https://[^\s;,]+")
+_OF_METADATA = "https://packaging.python.org/en/latest/specifications/core-metadata/"
+"""What stands in for the thread of a row whose source are files of wheels."""
 _SENTENCE_PART = re.compile(r"\{\{([a-z-]+)\}\}")
 _QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\})\??")
 
@@ -116,7 +120,25 @@ def read_next_checks():
 
 @functools.lru_cache(maxsize=1)
 def read_signatures():
-    return [_signature(section) for section in _TAKEN.get("signatures") or signature_sections().values()]
+    """Those of releases on record as bad, and then those of the file."""
+    rows = [_signature(section) for section in _TAKEN.get("signatures") or signature_sections().values()]
+    return [_known_bad_signature(row) for row in rows_with_words()] + rows
+
+
+def _known_bad_signature(row):
+    """A row of ``facts.json``'s ``known_bad`` as a :class:`Signature`."""
+    section = {
+        "text": row["says"],
+        "example": row["example"],
+        "in": ", ".join(sorted(row["when"])),
+        "kind": "fits",
+        "causes": "package-pin-mismatch",
+        "if": "known-bad-fits",
+        "when": "known-bad-here: package-pin-mismatch",
+        "wants": KNOWN_BAD + row["id"],
+        "source": (_URL.findall(row["source"]) or [_OF_METADATA])[0],
+    }
+    return _signature(Section("known-bad-" + row["id"], section))
 
 
 def signature_sections():

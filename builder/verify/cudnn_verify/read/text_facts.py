@@ -50,15 +50,23 @@ def _family_names():
     return "|".join(name.replace("-", "[-_]") for name in sorted(names, key=lambda name: (-len(name), name)))
 
 
-def _find_all(name, text):
-    """The groups that hold something, of each match of an expression."""
+def _matches(name, text):
+    """The matches of an expression, in their order."""
     pattern = read_patterns()["told"][name].replace("FRAMEWORKS", _package_names())
     pattern = pattern.replace("FAMILIES", _family_names())
     names = (name.replace("-", "[-_]") for name in read_facts()["pairs"])
     pattern = pattern.replace("PACKAGES", "|".join([_PACKAGES, *names, _family_names()]))
     words = text_words(text)
-    for found in words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else ():
-        yield {key: value for key, value in found.groupdict().items() if value}
+    return words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else iter(())
+
+
+def _groups_of(match):
+    return {key: value for key, value in match.groupdict().items() if value}
+
+
+def _find_all(name, text):
+    """The groups that hold something, of each match of an expression."""
+    return map(_groups_of, _matches(name, text))
 
 
 def _groups(name, text):
@@ -206,6 +214,35 @@ def _raised_by_class(text):
     return (known, "") if known and known not in told_names() else _raised_in_space(text)
 
 
+def requirements_told(text):
+    """[((package, release) or None for the user, the package it wants, in which versions)] of what pip, uv,
+    conda, mamba and Poetry say that asks for what.
+    """
+    found, more = [], re.compile(read_patterns()["told"]["needs_more"])
+    root = _groups("poetry_root", text).get("name")
+    for match in islice(_matches("needs", text), _MOST_REQUIREMENTS):
+        row = _groups_of(match)
+        release = row.get("release") or re.sub(r"^==(?=\d[^,]*$)", "", row.get("range", "")) or None
+        own = "user" in row or root == row["who"]
+        who = None if own else (canonical(row["who"]), release or row.get("span"))
+        found.append((who, canonical(row["dep"]), _bounds(row)))
+        other = more.match(text, match.end())
+        while other:
+            found.append((who, canonical(other["dep"]), _bounds(other.groupdict())))
+            other = more.match(text, other.end())
+    for row in islice(_find_all("tree", text), _MOST_REQUIREMENTS):
+        found.append(((canonical(row["who"]), row["release"]), canonical(row["dep"]), _bounds(row)))
+    asked = islice(_find_all("tree_asked", text), _MOST_REQUIREMENTS)
+    return found + [(None, canonical(row["dep"]), _bounds(row) + ".*") for row in asked]
+
+
+def _bounds(row):
+    """``>=1.23,<2`` of a requirement's bounds in any form; ``==2.4.0`` of a release alone."""
+    if row.get("exact"):
+        return "==" + row["exact"]
+    return re.sub(r"\s+(?:and|&)\s+", ",", row["spec"]).rstrip(".,")
+
+
 class TextFacts(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
@@ -311,14 +348,9 @@ class TextFacts(object):
         self.cuda_majors = self.cuda_majors or (words if len(words) == 1 else set())
 
     def _requirements(self, text):
-        self.requirements = []
-        for found in islice(_find_all("needs", text), _MOST_REQUIREMENTS):
-            release = found.get("release") or re.sub(r"^==(?=\d[^,]*$)", "", found.get("range", "")) or None
-            who = None if "user" in found else (canonical(found["who"]), release)
-            self.requirements.append((who, canonical(found["dep"]), found["spec"].rstrip(".,")))
-        self.missed_pins = [
-            (canonical(found["name"]), found["spec"]) for found in islice(_find_all("but_have", text), 20)
-        ]
+        self.requirements = requirements_told(text)
+        missed = [*islice(_find_all("but_have", text), 20), *islice(_find_all("version_conflict", text), 20)]
+        self.missed_pins = [(canonical(found["name"]), found["spec"]) for found in missed]
 
     def _machine(self, text):
         said = next(iter(_groups("driver", text).values()), None)
