@@ -15,7 +15,9 @@ from .versions import dotted, numbers, pins_of, satisfies
 
 _INSTALL = re.compile(r"(?P<start>(?:[A-Z]\w*=\S+ )*(?:uv )?pip3? install )(?P<rest>[^&|;$]+)$")
 _WITH_VALUE = ("--index-url", "--extra-index-url", "-i", "-f", "--find-links", "-r", "-c", "--index")
-_AS_IT_IS = re.compile(r"--(?:no-deps|force-reinstall|target|reinstall|torch-backend|python|no-binary)\b| -e ")
+_AS_IT_IS = re.compile(
+    r"--(?:no-deps|force-reinstall|target|reinstall|torch-backend|python|no-binary)\b| -e "
+)
 """Options with which a line changes nothing else, or the framework itself."""
 _WORD = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?P<extra>\[[\w,-]*\])?(?P<spec>[<>=!~].*)?$")
 _BRING = ("vllm", "lmdeploy", "sglang", "tensorflow-addons")
@@ -129,3 +131,10 @@ def _above(remedies, word):
     release = (release_here(remedies.here, name) or "").partition("+")[0]
     plain = re.match(r"\d+(?:\.\d+)+$", release)
     return remedies.quoted(bare.group(0) + ">" + release) if plain else word
+
+
+SET_FACTS = {
+    "newest-for-card": lambda r: r.newest_for_card(),
+    "nnunet": lambda r: getattr(r.here, "nnunet", False),
+}
+"""By the names in ``causes.ini``."""

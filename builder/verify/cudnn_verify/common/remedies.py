@@ -13,7 +13,7 @@ from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here, changes_nothing
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, index_of, serves
-from .held_sets import with_held
+from .held_sets import SET_FACTS, with_held
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
 from .shared_environment import ENVIRONMENT_FACTS, with_others
@@ -46,6 +46,7 @@ _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninst
 """Commands of pip that take no wheel with CUDA."""
 _FITTING = "an image in which they fit, verified"
 _NOT_BY_IMAGE = (
+    "no compilation",
     "half",
     "another attention",
     "flash-attn",
@@ -667,6 +668,7 @@ class Remedies(FrameworkBuilds):
         "opencv": lambda r: r.known("system-package") == "libgl1",
         **PACKAGE_FACTS,
         **ENVIRONMENT_FACTS,
+        **SET_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 

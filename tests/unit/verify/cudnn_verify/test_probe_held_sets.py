@@ -59,3 +59,34 @@ def test_what_asks_for_a_framework_is_raised_beside_the_one_that_is_here():
     assert asked_by("bitsandbytes") == {"torch"}
     in_project = commands_of(text + "$ uv sync\nuv.lock\n")
     assert not any("torch==" in command for command in in_project)
+
+
+def test_a_card_that_triton_does_not_compile_for_needs_no_other_wheel():
+    """https://github.com/MIC-DKFZ/nnUNet/issues/2188"""
+    text = (
+        "torch._inductor.exc.GPUTooOldForTriton: Found NVIDIA GeForce GTX 1080 which is too old to be supported "
+        "by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA "
+        "Capability >= 7.0, but your device is of CUDA capability 6.1\ntorch 2.6.0+cu126\n"
+    )
+    (row,) = diagnose_score.answer(text)["causes"]
+    assert row["cause"] == "compile-card-too-old"
+    assert [command["text"] for command in row["commands"]] == ["export TORCHDYNAMO_DISABLE=1"]
+    assert "+cu126" in row["remedy"]
+    assert "CUDA 13" in row["remedy"]
+    own = commands_of(text + "nnUNetv2_train 1 3d_fullres 0\n", "shell")
+    assert own[0] == "export nnUNet_compile=f"
+
+
+@pytest.mark.parametrize("quote", ["'", ""])
+def test_an_nvcc_before_the_card_is_a_matter_of_the_build(quote):
+    """https://github.com/gcorso/DiffDock/issues/228"""
+    text = (
+        f"nvcc fatal   : Unsupported gpu architecture {quote}compute_89{quote}\n"
+        "Cuda compilation tools, release 11.5, V11.5.119\nRTX 4090\ntorch==1.13.1+cu117\n"
+    )
+    (row,) = diagnose_score.answer(text)["causes"]
+    assert row["cause"] == "build-toolkit-mismatch"
+    texts = [command["text"] for command in row["commands"]]
+    assert "cuda-toolkit-11-8" in texts[0]
+    assert any('TORCH_CUDA_ARCH_LIST="8.6"' in command for command in texts)
+    assert not any("TRITON" in command or "torch==1.13.1" in command for command in texts)
