@@ -241,6 +241,10 @@ def _one_cause(row, equal, proof):
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
     if row["remedy"] not in [command["note"] for command in row["commands"]]:
         lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
+    if row["check"]:
+        lines += ["  Then this shows whether it helped:", "    $ " + row["check"]]
+    if row["keep"]:
+        lines += ["  To keep it so, in the file of requirements:"] + ["    " + line for line in row["keep"]]
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     return lines + line + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])

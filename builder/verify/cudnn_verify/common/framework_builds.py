@@ -133,8 +133,8 @@ class FrameworkBuilds(object):
         return bool(rows) and all(serves(rows[0], capability) for capability in cards)
 
     def newest_for_card(self):
-        """The newest PyTorch on record with code for the card, which the driver serves: ``2.14.1+cu126``; None
-        without a card.
+        """The newest PyTorch on record with code for the card, which the driver serves: ``2.14.1+cu126``;
+        None without a card.
         """
         rows = self.releases.builds("torch", None) if self.capability else []
         fit = [row for row in rows if row["variant"] and serves(row, self.capability)]
@@ -231,7 +231,8 @@ class FrameworkBuilds(object):
         for name, row in read_frameworks().items():
             release, _, variant = (self.here.packages.get(name) or "").partition("+")
             builds = self.releases.builds(name, release) if release and name != self.framework else []
-            pins = [pin for build in builds if variant in ("", build["variant"]) for pin in build["pins"]]
+            builds = [row for row in builds if (row["variant"] == variant if variant else row["default"])]
+            pins = [pin for build in builds for pin in build["pins"]]
             of_cuda = "nvidia-cudnn-cu%s==" % (self.cuda or "")
             pins = [pin for pin in pins if pin.startswith(of_cuda)]
             if pins and all(numbers(pin.partition("==")[2])[:2] < wanted[:2] for pin in pins):

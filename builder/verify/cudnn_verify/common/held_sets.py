@@ -1,16 +1,19 @@
 """What a command of pip's would move beside what it names, and the same command with that held.
 
 pip takes the newest release of a package without a bound, and with it whatever that release asks for: a plain
-``pip install tf-keras`` beside TensorFlow 2.16 brings TensorFlow 2.21. Here such a package gets the release line
-of the framework that is here, and that framework stands in the same line, so that no command of a remedy changes
-more than it says. The requirements are those by which ``rtbuild resolve`` judges a set: ``followers`` and
-``pairs`` of ``facts.json``, and what packages ask for in ``release_days.json``.
+``pip install tf-keras`` beside TensorFlow 2.16 brings TensorFlow 2.21. Here such a package gets the release
+line of the framework that is here, and that framework stands in the same line, so that no command of a remedy
+changes more than it says. The requirements are those by which ``rtbuild resolve`` judges a set:
+``followers`` and ``pairs`` of ``facts.json``, and what packages ask for in ``release_days.json``.
 """
 
 import re
 
+from .distributions import distribution_named
+from .framework_builds import serves
 from .name_changes import release_here
 from .tables import read_days, read_facts, read_frameworks, told_names
+from .toolkit_facts import failing_words, text_of, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
 _INSTALL = re.compile(r"(?P<start>(?:[A-Z]\w*=\S+ )*(?:uv )?pip3? install )(?P<rest>[^&|;$]+)$")
@@ -36,8 +39,8 @@ _MOVES = frozenset(
 
 
 def with_held(remedies, cause, commands):
-    """The commands of a cause, where pip would move a framework of the text: with its followers in its release
-    line, and with the framework held in the same line. Left out are those that no release fits.
+    """The commands of a cause, where pip would move a framework of the text: with its followers in its
+    release line, and with the framework held in the same line. Left out are those that no release fits.
     """
     held = (_held(remedies, cause, command) for command in commands)
     return [command for command in held if command is not None]
@@ -81,7 +84,7 @@ def _held(remedies, cause, command):
         line = follower_of(name, packages) if not bare.group("spec") else None
         if line == "":
             return None
-        moved |= asked_by(name)
+        moved |= asked_by(name) | _asked_in(remedies.here, name)
         words.append(remedies.quoted(line) if line else word)
     kept = [] if cause in _MOVES or _in_project(remedies.here) else _kept(remedies, moved - named)
     if kept and "--upgrade" in words:
@@ -92,6 +95,13 @@ def _held(remedies, cause, command):
     told = " and ".join(word.partition("==")[0] for word in kept)
     note = "; ".join(filter(None, [command.note, kept and "%s stays as it is" % told]))
     return command._replace(text=text, note=note or None)
+
+
+def _asked_in(here, package):
+    """The framework that a package of the text asks for what is not there."""
+    apart = getattr(here, "apart", None)
+    asks = apart and apart.asker and distribution_named(apart.asker) == package
+    return {apart.asked} & set(told_names()) if asks else set()
 
 
 def _told(name):
@@ -121,8 +131,8 @@ def _kept(remedies, moved):
 
 
 def _above(remedies, word):
-    """The name of a package that is to be raised with the release that is here as its lower bound: with what is
-    held pip may else find that the old one is the newest.
+    """The name of a package that is to be raised with the release that is here as its lower bound: with what
+    is held pip may else find that the old one is the newest.
     """
     bare = _WORD.match(word.strip("\"'"))
     if bare is None or bare.group("spec") or bare.group("name").startswith("-"):
@@ -133,7 +143,78 @@ def _above(remedies, word):
     return remedies.quoted(bare.group(0) + ">" + release) if plain else word
 
 
+_TAGGED = (
+    r"(?<![\w./-])([A-Za-z][\w-]*\w)(?:==|[ \t]{1,40}|-)v?\d+(?:\.\d+)+(?:\.post\d+)?(?:\+|%%2[Bb])%s(?!\w)"
+)
+_BUILD_TAG = r"(?:pt\d+(?:cu\d+|cpu)|cu\d+torch[\d.]+\w*)"
+"""What wheels built for one PyTorch have in their versions: ``2.1.2+pt24cu121``, ``2.5.8+cu122torch2.3``."""
+
+
+def _with_a_page(remedies):
+    """The package with a page of its maker's whose compiled part fails; None without one."""
+    words = failing_words(remedies).lower().replace("_", "-")
+    return next((name for name in sorted(read_facts()["pages"]) if re.search(r"\b%s\b" % name, words)), None)
+
+
+def page_of(remedies):
+    """The address of the page with its wheels for PyTorch and CUDA of the text; None if none is known."""
+    page, builds, _ = read_facts()["pages"].get(_with_a_page(remedies), (None, (), ()))
+    minor = dotted(numbers(remedies.detail.get("for") or torch_told(remedies)[0])[:2])
+    cuda = "cu%d%d" % remedies.cuda_of_build()[:2] if len(remedies.cuda_of_build()) > 1 else None
+    if not page or not minor or not cuda or builds and "%s+%s" % (minor, cuda) not in builds:
+        return None
+    return page.format(cuda=cuda, torch=minor, release=minor + ".0")
+
+
+def of_one_tag(remedies):
+    """The package whose compiled part fails, with all that the text shows with the same tag of a build: they
+    were installed together, for a PyTorch that is here no longer.
+    """
+    own, text = _with_a_page(remedies), text_of(remedies.here)
+    tags = re.findall(_TAGGED % ("(%s)" % _BUILD_TAG), text)
+    tag = next((tag for name, tag in tags if name.lower().replace("_", "-") == own), None)
+    names = {name.lower().replace("_", "-") for name, other in tags if other == tag} if tag else set()
+    return sorted(names | {own}) if own else None
+
+
+def _beside_page(remedies):
+    return read_facts()["pages"].get(_with_a_page(remedies), (None, (), ()))[2]
+
+
+def torch_with_cudnn(remedies):
+    """[The next PyTorch of the same CUDA major version whose own cuDNN serves the framework at hand, which
+    stays, with the companions that are here]; None where the PyTorch of the text pins no older one, or none
+    is known.
+    """
+    wanted, here = remedies.wanted(), remedies.here.packages
+    title, release, pin = remedies.pin_below(wanted) or (None, None, None) if wanted else (None, None, None)
+    if title != read_frameworks()["torch"]["title"] or not remedies.version:
+        return None
+    name, python = pin.partition("==")[0], numbers(remedies.here.python)[:2]
+    variant = (here["torch"] + "+").split("+")[1]
+    for row in reversed(remedies.releases.builds("torch", None)):
+        own = [other for other in row["pins"] if other.startswith(name + "==")]
+        of_index = row["variant"] == variant if variant else row["default"]
+        later = numbers(row["latest"]) > numbers(release) and of_index and own
+        if not later or not (
+            wanted <= numbers(own[0].partition("==")[2]) and remedies.driver_serves(numbers(row["cuda"]))
+        ):
+            continue
+        first, last = map(numbers, row["python"])
+        card = remedies.capability is None or serves(row, remedies.capability)
+        if card and (not python or first <= python <= last):
+            stays = "%s==%s" % (remedies.framework, remedies.version.partition("+")[0])
+            words = " ".join(remedies.torch_and_companions(row["latest"], variant))
+            return [stays] + words.replace("--index-url", "--extra-index-url").split()
+    return None
+
+
 SET_FACTS = {
+    "torch-with-cudnn": torch_with_cudnn,
+    "maker-page": page_of,
+    "of-one-tag": of_one_tag,
+    "of-one-tag-joined": lambda r: ",".join(of_one_tag(r) or ()) or None,
+    "beside-page": lambda r: " ".join(map(r.quoted, _beside_page(r))) or None,
     "newest-for-card": lambda r: r.newest_for_card(),
     "nnunet": lambda r: getattr(r.here, "nnunet", False),
 }

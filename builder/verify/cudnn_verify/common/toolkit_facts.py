@@ -148,7 +148,7 @@ def _arch_below(remedies):
     nvcc in the text knows: ``8.6`` for 8.9.
     """
     asked, nvcc = _arch_asked(remedies), numbers(getattr(remedies.here, "nvcc", None))
-    if not asked or remedies.capability and remedies.capability[:2] != asked:
+    if not asked or not remedies.capability or remedies.capability[:2] != asked:
         return None
     rows = [(numbers(floor), numbers(first)) for floor, first in read_patterns()["first-cuda"].items()]
     rows = [

@@ -7,6 +7,7 @@ from collections import namedtuple
 from copy import copy
 from itertools import islice
 
+from ..common.afterwards import check_after, pins_after
 from ..common.asking import apart_told
 from ..common.causes import CAUSES, VERDICT_OF_SIDE
 from ..common.distributions import last_word
@@ -521,6 +522,7 @@ def _row(cause, finding, facts):
     words = [] if pair and cause != "toolkit-library-missing" else [remedies.words(cause, commands)]
     words += [_NOT_TOGETHER] * (pair is not None)
     words += [] if commands or silent else _no_command(cause, finding, facts, sure)
+    rows = [dict(command._asdict()) for command in commands]
     return dict(
         _bare_row(
             cause,
@@ -533,7 +535,9 @@ def _row(cause, finding, facts):
         says=finding.says,
         because=_because(cause, finding, facts),
         signature=signature.id,
-        commands=[dict(command._asdict()) for command in commands],
+        commands=rows,
+        check=None if silent else check_after(remedies, cause, rows),
+        keep=pins_after(remedies, cause, rows),
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
         **({"verdict": VERDICT_OF_SIDE["image"]} if signature.wants == _NO_DRIVER_INSIDE else {}),
         **(_OF_THE_IMAGE if remedies.known("image-of-major") and cause == "driver-too-old" else {}),
@@ -574,7 +578,7 @@ def _bare_row(cause, how, line, source, remedy):
     row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
     row["verdict"] = VERDICT_OF_SIDE[CAUSES[cause].side]
     row["page"] = _page_of(cause)
-    return dict(row, commands=[], restart=False)
+    return dict(row, commands=[], check=None, keep=[], restart=False)
 
 
 def _page_of(cause):
