@@ -209,7 +209,32 @@ def torch_with_cudnn(remedies):
     return None
 
 
+def _tensorflow_line(remedies):
+    """The TensorFlow of the text's own minor release with its libraries; None before 2.14, which has no such
+    extra, and without a release.
+    """
+    own = remedies.version if remedies.framework == "tensorflow" else None
+    version = remedies.here.packages.get("tensorflow") or own
+    minor = numbers(version)[:2]
+    return "tensorflow[and-cuda]==%s.*" % dotted(minor) if minor >= (2, 14) else None
+
+
+_APPTAINER = re.compile(
+    r"(?m)^[ \t]*((?:srun [^\n]{0,80})?(?:apptainer|singularity) (?:exec|run|shell))"
+    r" ((?![^\n]*--nv)[^\n]{3,160})$"
+)
+
+
+def _apptainer_line(remedies):
+    """The line of a text that starts a container by Apptainer without its cards, with them."""
+    found = _APPTAINER.search(text_of(remedies.here))
+    return "%s --nv %s" % found.groups() if found else None
+
+
 SET_FACTS = {
+    "tensorflow-line": _tensorflow_line,
+    "apptainer": lambda r: getattr(r.here, "apptainer", False),
+    "apptainer-line": _apptainer_line,
     "torch-with-cudnn": torch_with_cudnn,
     "maker-page": page_of,
     "of-one-tag": of_one_tag,

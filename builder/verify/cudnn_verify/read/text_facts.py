@@ -84,6 +84,14 @@ def text_words(text):
     return Words(text)
 
 
+_COMMENT = re.compile(r"(?m)^[ \t]*# (?!-)[^\n]*$|(?<=[\w)])[ \t]{2,}# [^\n]*$")
+
+
+def _without_comments(text):
+    """A text without what somebody wrote behind a hash, in lines of their own or behind a command."""
+    return _COMMENT.sub("", text)
+
+
 def printed_by(text):
     """The frameworks whose files, modules or names a text has."""
     rows = {row["told"]: row["printed_by"] for row in read_frameworks().values() if "printed_by" in row}
@@ -111,6 +119,8 @@ _BUILD_TOLD = re.compile(
     r"(?i)\b(onnxruntime-gpu|vllm|sgl-kernel|ctranslate2|cupy)\b[^\n.;,]{0,40}?"
     r"\bcu(1[1-3])\d? (?:build|wheel)"
 )
+_DRIVER_PARTS = re.compile(r"(?m)^(?:ii +)?(?:lib)?nvidia-[a-z-]+-\d{3}\S*\s+\d{3}\.\d")
+"""Debian's packages of a driver, as dpkg and apt list them."""
 _MOST_REQUIREMENTS = 200
 _MONTH = re.compile(r"2\d\.(?:0[1-9]|1[0-2])(?:$|-)")
 """The tag of NVIDIA's images, a year and a month, which is no release of what is inside:
@@ -226,6 +236,8 @@ class TextFacts(object):
         self.__dict__.update((name, True) for name in _fitting("flags", text))
         words = read_patterns()["reading"]["failures"].split("|")
         self.fails = any(word in text for word in words)
+        listed = _DRIVER_PARTS.findall(text)
+        self.fabric_absent = self.fabric_absent or len(listed) > 1 and "fabricmanager" not in text
         self._packages(text)
         self._requirements(text)
         self._machine(text)
@@ -278,8 +290,9 @@ class TextFacts(object):
             of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
             self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
         words = "held shown locked instead pinned asked wordy family_pair family fetched"
-        for pattern in words.split():
-            for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
+        said = _without_comments(text)  # what a comment tells weighs less than what a program printed
+        for pattern, part in [(word, part) for part in dict.fromkeys((said, text)) for word in words.split()]:
+            for found in sorted(_find_all(pattern, part), key=lambda found: "bound" in found):
                 name = canonical(found.get("met") or found["name"])
                 version = (found.get("release") or found["version"]).rstrip(".,;)")
                 version += "+" + found["variant"] if "variant" in found else ""
