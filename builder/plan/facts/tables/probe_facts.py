@@ -75,6 +75,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         },
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
         "pairs": {name: list(_pairs(facts.packages[name].rows)) for name in _PAIRED},
+        "same_files": {row.file: [list(row.names), row.reason] for row in facts.same_files},
         "pages": {
             row.name: [row.page, list(row.builds), list(row.beside)] for row in facts.wheel_pages.values()
         },

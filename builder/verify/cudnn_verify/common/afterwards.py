@@ -56,8 +56,9 @@ def _imports(commands):
     names = [word for word in _requirements(found.group("rest")) if not word.startswith("-")]
     names = [re.split(r"[\[<>=!~]", word)[0].lower() for word in names]
     own = read_patterns()["after"]
-    alone = next((own[name] for name in names if name in own and name != "torch"), None)
-    modules = [_MODULES.get(name, name.replace("-", "_")) for name in names if name != "torch"]
+    names = [name for name in names if name != "torch"]
+    alone = own.get(names[0]) if len(names) == 1 else None
+    modules = [_MODULES.get(name, name.replace("-", "_")) for name in names]
     return alone or ('python3 -c "import torch, %s"' % ", ".join(modules) if modules else None)
 
 

@@ -12,7 +12,7 @@ import re
 from .distributions import distribution_named
 from .framework_builds import serves
 from .name_changes import release_here
-from .tables import read_days, read_facts, read_frameworks, told_names
+from .tables import Releases, read_days, read_facts, read_frameworks, told_names
 from .toolkit_facts import failing_words, text_of, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
@@ -231,7 +231,44 @@ def _apptainer_line(remedies):
     return "%s --nv %s" % found.groups() if found else None
 
 
+def doubles_of(listed):
+    """[(packages of a list that write the same files, the one to keep, why)]."""
+    rows = read_facts()["same_files"].values()
+    found = (([name for name in names if name in listed], reason) for names, reason in rows)
+    return [(names, names[0], reason) for names, reason in found if len(names) > 1]
+
+
+def _doubles(remedies):
+    return sorted(
+        {name for names, _, _ in doubles_of(getattr(remedies.here, "listed", {})) for name in names}
+    )
+
+
+def _doubles_kept(remedies):
+    listed = getattr(remedies.here, "listed", {})
+    return ["%s==%s" % (kept, listed[kept]) for _, kept, _ in doubles_of(listed)]
+
+
+def past_pin(listed):
+    """(the PyTorch of a list, its pin on cuDNN, the cuDNN of the list) where that is a later one of the same
+    major version: it serves, and a resolver refuses the two; None otherwise.
+    """
+    release, _, variant = (listed.get("torch") or "").partition("+")
+    rows = Releases().builds("torch", release) if release else []
+    for row in rows:
+        own = row["variant"] == variant if variant else row["default"]
+        for pin in row["pins"] if own else ():
+            name, _, wanted = pin.partition("==")
+            here = numbers(listed.get(name))
+            if wanted and here and here[:1] == numbers(wanted)[:1] and here > numbers(wanted):
+                return "torch " + listed["torch"], pin, "%s %s" % (name, listed[name])
+    return None
+
+
 SET_FACTS = {
+    "doubles": lambda r: _doubles(r) or None,
+    "doubles-kept": lambda r: _doubles_kept(r) or None,
+    "pin-of-cudnn": lambda r: (past_pin(getattr(r.here, "listed", {})) or (None, None))[1],
     "tensorflow-line": _tensorflow_line,
     "apptainer": lambda r: getattr(r.here, "apptainer", False),
     "apptainer-line": _apptainer_line,

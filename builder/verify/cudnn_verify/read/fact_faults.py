@@ -13,6 +13,7 @@ from ..common.asking import apart_told
 from ..common.command_forms import Command
 from ..common.distributions import last_word
 from ..common.framework_builds import FrameworkBuilds, card_within, serves
+from ..common.held_sets import doubles_of, past_pin
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.release_skew import raised_out, works_words
 from ..common.remedies import Remedies
@@ -313,6 +314,20 @@ def tensorflow_without_cuda(facts, _):
 def two_onnxruntimes(facts, _):
     both = {"onnxruntime", "onnxruntime-gpu"} <= set(facts.here)
     return both and "onnxruntime and onnxruntime-gpu own one folder: the later one overwrote the other"
+
+
+def two_of_one_folder(facts, _):
+    """Packages of a list without a failure that write the same files."""
+    found = doubles_of(facts.listed) if facts.quiet else []
+    told = [
+        "%s write one folder (keep %s: %s)" % (" and ".join(names), kept, why) for names, kept, why in found
+    ]
+    return "; ".join(told) or None
+
+
+def cudnn_past_pin(facts, _):
+    found = past_pin(facts.listed) if facts.quiet else None
+    return found and "%s pins %s, and %s is here: it runs, and pip check names it" % found
 
 
 def toolkit_known_bad(facts, _):
@@ -647,6 +662,8 @@ FACT_FAULTS = {
     "tensorflow-before-colab": tensorflow_before_colab,
     "tensorflow-without-cuda": tensorflow_without_cuda,
     "two-onnxruntimes": two_onnxruntimes,
+    "two-of-one-folder": two_of_one_folder,
+    "cudnn-past-pin": cudnn_past_pin,
     "toolkit-version-bad": toolkit_known_bad,
     "two-cudnn": two_cudnn,
     "pair-unpublished": pair_unpublished,
