@@ -14,12 +14,12 @@ from ..common.distributions import last_word
 from ..common.package_facts import distribution_of
 from ..common.remedies import Remedies
 from ..common.shared_environment import OF_BOTH
-from ..common.tables import read_patterns, told_names
+from ..common.tables import read_patterns
 from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
 from .looks import OF_RELEASES, look_for
-from .package_lists import as_another, compared, listed_packages, listed_within, why_both_fit
+from .package_lists import as_working, compared, listed_packages, listed_within, machines_of
 from .reading import TYPED_WORD, TextReading, redact, respelt, unwrapped
 from .signatures import (
     FEWEST,
@@ -219,19 +219,8 @@ def _lists_of(reading):
     for line in reading.lines:
         texts.setdefault(line.source.partition(", cell ")[0], []).append(line)
     lists = {name: lines for name, lines in texts.items() if listed_packages(line.text for line in lines)}
-    lists = lists if len(lists) > 1 else _machines_of(texts) or lists
+    lists = lists if len(lists) > 1 else machines_of(texts) or lists
     return lists, [line for name, lines in texts.items() if name not in lists for line in lines]
-
-
-def _machines_of(texts):
-    """{source: its lines} of sessions that each show the packages of a machine, where a framework is of
-    another release or build on one of them; {} otherwise.
-    """
-    found = {name: listed_within(line.text for line in lines) for name, lines in texts.items()}
-    found = {name: packages for name, packages in found.items() if packages}
-    differ = any(len({packages.get(name) for packages in found.values()}) > 1 for name in told_names())
-    common = set.intersection(*map(set, found.values())) if found else set()
-    return {name: texts[name] for name in found} if len(found) > 1 and differ and len(common) > 1 else {}
 
 
 def _comparison(reading, facts, lists):
@@ -258,24 +247,9 @@ def _comparison(reading, facts, lists):
             row = dict({key: row[key] for key in keys}, list=name)
             if len(works) == 1 and works[0] != index:
                 good = list(lists)[works[0]]
-                row.update(_as_working(packages[index], packages[works[0]], good, row["because"]))
+                row.update(as_working(packages[index], packages[works[0]], good, row["because"]))
             document["compared"]["faults"].append(row)
     return dict(document, look=None)
-
-
-def _as_working(here, there, name, because):
-    """What makes the packages of a machine those of the one that works, ``name``: values for its row."""
-    wheels, words = as_another(here, there)
-    why = why_both_fit(here, there)
-    rows = []
-    if wheels:
-        rows.append(("pip", "pip uninstall -y " + " ".join(wheels), "of another CUDA than on %s" % name))
-    if words:
-        rows.append(("pip", "pip install " + " ".join(words), "as on %s, where it works" % name))
-    commands = [dict(zip(("where", "text", "note"), row)) for row in rows]
-    kept = sorted(words, key=lambda word: not word.startswith("-"))
-    found = {"commands": commands, "keep": kept} if words else {}
-    return dict(found, because=because + [why] * bool(why))
 
 
 def _module_of(finding):
@@ -472,8 +446,8 @@ def _without_consequences(findings):
 
 
 def _one_libc(findings):
-    """The findings; where the loader names the C library as too old, an installer's list of releases that ends
-    before the one asked for follows from the same: wheels after it are for a later glibc.
+    """The findings; where the loader names the C library as too old, an installer's list of releases that
+    ends before the one asked for follows from the same: wheels after it are for a later glibc.
     """
     libc = [finding for finding in findings if finding.causes[:1] == ["libc-too-old"]]
     ends = [finding for finding in findings if finding.signature.id in _LISTS_END]

@@ -13,7 +13,6 @@ from ..common.asking import apart_told
 from ..common.command_forms import Command
 from ..common.distributions import last_word
 from ..common.framework_builds import FrameworkBuilds, card_within, serves
-from ..common.held_sets import doubles_of, past_pin
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.release_skew import raised_out, works_words
 from ..common.remedies import Remedies
@@ -21,6 +20,7 @@ from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, 
 from ..common.toolkit_facts import nvcc_told
 from ..common.torch_facts import audio_past_index
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
+from .package_lists import cudnn_past_pin, two_of_one_folder
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
 """Packages whose wheel on PyPI is for one CUDA, and that say nothing of it in their version."""
@@ -314,20 +314,6 @@ def tensorflow_without_cuda(facts, _):
 def two_onnxruntimes(facts, _):
     both = {"onnxruntime", "onnxruntime-gpu"} <= set(facts.here)
     return both and "onnxruntime and onnxruntime-gpu own one folder: the later one overwrote the other"
-
-
-def two_of_one_folder(facts, _):
-    """Packages of a list without a failure that write the same files."""
-    found = doubles_of(facts.listed) if facts.quiet else []
-    told = [
-        "%s write one folder (keep %s: %s)" % (" and ".join(names), kept, why) for names, kept, why in found
-    ]
-    return "; ".join(told) or None
-
-
-def cudnn_past_pin(facts, _):
-    found = past_pin(facts.listed) if facts.quiet else None
-    return found and "%s pins %s, and %s is here: it runs, and pip check names it" % found
 
 
 def toolkit_known_bad(facts, _):

@@ -5,6 +5,7 @@ between several, and what makes one machine as another one that works.
 import re
 
 from ..common.distributions import canonical
+from ..common.held_sets import doubles_of, past_pin
 from ..common.tables import cuda_major_of, read_facts, read_frameworks, told_names
 from ..common.versions import numbers
 
@@ -135,3 +136,43 @@ def _parts_of(packages, told):
     )
     parts[_OLDEST] = read_facts()["cuda"].get(str(max(majors or {0})), (None,))[0]
     return parts
+
+
+def machines_of(texts):
+    """{source: its lines} of sessions that each show the packages of a machine, where a framework is of
+    another release or build on one of them; {} otherwise.
+    """
+    found = {name: listed_within(line.text for line in lines) for name, lines in texts.items()}
+    found = {name: packages for name, packages in found.items() if packages}
+    differ = any(len({packages.get(name) for packages in found.values()}) > 1 for name in told_names())
+    common = set.intersection(*map(set, found.values())) if found else set()
+    return {name: texts[name] for name in found} if len(found) > 1 and differ and len(common) > 1 else {}
+
+
+def as_working(here, there, name, because):
+    """What makes the packages of a machine those of the one that works, ``name``: values for its row."""
+    wheels, words = as_another(here, there)
+    why = why_both_fit(here, there)
+    rows = []
+    if wheels:
+        rows.append(("pip", "pip uninstall -y " + " ".join(wheels), "of another CUDA than on %s" % name))
+    if words:
+        rows.append(("pip", "pip install " + " ".join(words), "as on %s, where it works" % name))
+    commands = [dict(zip(("where", "text", "note"), row)) for row in rows]
+    kept = sorted(words, key=lambda word: not word.startswith("-"))
+    found = {"commands": commands, "keep": kept} if words else {}
+    return dict(found, because=because + [why] * bool(why))
+
+
+def two_of_one_folder(facts, _):
+    """Packages of a list without a failure that write the same files."""
+    found = doubles_of(facts.listed) if facts.quiet else []
+    told = [
+        "%s write one folder (keep %s: %s)" % (" and ".join(names), kept, why) for names, kept, why in found
+    ]
+    return "; ".join(told) or None
+
+
+def cudnn_past_pin(facts, _):
+    found = past_pin(facts.listed) if facts.quiet else None
+    return found and "%s pins %s, and %s is here: it runs, and pip check names it" % found

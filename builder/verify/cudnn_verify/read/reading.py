@@ -374,7 +374,7 @@ def read_all(names):
     cannot be read.
     """
     reading = TextReading()
-    for name in [file for name in names for file in _files_of(reading, name)]:
+    for name in [file for given in names for file in _files_of(reading, given)]:
         if name == "-":
             reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
         else:

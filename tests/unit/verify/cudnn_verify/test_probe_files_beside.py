@@ -88,7 +88,7 @@ def test_one_machine_in_two_files_stays_one(tmp_path):
 def test_a_list_without_a_failure_tells_all_that_does_not_fit_and_what_is_uninstalled_first(tmp_path):
     document = read(tmp_path, freeze=FREEZE)
     causes = {row["cause"]: row for row in document["causes"]}
-    assert list(causes)[0] == "package-overwritten"
+    assert next(iter(causes)) == "package-overwritten"
     removed, kept = [row["text"] for row in causes["package-overwritten"]["commands"][:2]]
     assert removed == "pip uninstall -y onnxruntime onnxruntime-gpu opencv-python opencv-python-headless"
     assert kept == "pip install --no-deps opencv-python-headless==4.10.0.84 onnxruntime-gpu==1.19.2"
@@ -132,7 +132,8 @@ def test_a_driver_is_read_out_of_any_of_its_packages(package):
 def test_an_installers_list_that_ends_follows_from_the_c_library():
     """https://github.com/pytorch/pytorch/issues/150724"""
     text = (
-        "ERROR: Could not find a version that satisfies the requirement torch==2.7.0 (from versions: 2.5.1, 2.6.0)\n"
+        "ERROR: Could not find a version that satisfies the requirement torch==2.7.0 "
+        "(from versions: 2.5.1, 2.6.0)\n"
         "ERROR: No matching distribution found for torch==2.7.0\nPython 3.11\n"
         "ImportError: /lib64/libm.so.6: version `GLIBC_2.27' not found (required by "
         "/e/lib/python3.11/site-packages/torch/lib/../../../../libcurand.so.10)\n"
@@ -143,7 +144,8 @@ def test_an_installers_list_that_ends_follows_from_the_c_library():
 
 
 def test_tensorflow_keeps_its_release_line_with_its_libraries():
-    said = "Could not find cuda drivers on your machine, GPU will not be used\nCannot dlopen some GPU libraries\n"
+    said = "Could not find cuda drivers on your machine, GPU will not be used\n"
+    said += "Cannot dlopen some GPU libraries\n"
     for release in ("2.14.0", "2.15.1", "2.18.0"):
         document = diagnose_score.answer(f"{said}tensorflow=={release}\n")
         texts = [
