@@ -16,13 +16,13 @@ from .tables import Releases, read_days, read_facts, read_frameworks, told_names
 from .toolkit_facts import failing_words, text_of, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
-_INSTALL = re.compile(r"(?P<start>(?:[A-Z]\w*=\S+ )*(?:uv )?pip3? install )(?P<rest>[^&|;$]+)$")
-_WITH_VALUE = ("--index-url", "--extra-index-url", "-i", "-f", "--find-links", "-r", "-c", "--index")
+_PIP_INSTALL = re.compile(r"(?P<start>(?:[A-Z]\w*=\S+ )*(?:uv )?pip3? install )(?P<rest>[^&|;$]+)$")
+_INDEX_OPTIONS = ("--index-url", "--extra-index-url", "-i", "-f", "--find-links", "-r", "-c", "--index")
 _AS_IT_IS = re.compile(
     r"--(?:no-deps|force-reinstall|target|reinstall|torch-backend|python|no-binary)\b| -e "
 )
 """Options with which a line changes nothing else, or the framework itself."""
-_WORD = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?P<extra>\[[\w,-]*\])?(?P<spec>[<>=!~].*)?$")
+_REQUIREMENT_WORD = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?P<extra>\[[\w,-]*\])?(?P<spec>[<>=!~].*)?$")
 _BRING = ("vllm", "lmdeploy", "sglang", "tensorflow-addons")
 """Those whose requirements pin a framework that comes with them."""
 _MOVES = frozenset(
@@ -66,14 +66,14 @@ def asked_by(package):
 
 
 def _held(remedies, cause, command):
-    found = _INSTALL.match(command.text) if command.where == "pip" else None
+    found = _PIP_INSTALL.match(command.text) if command.where == "pip" else None
     if found is None or _AS_IT_IS.search(command.text):
         return command
     packages, words, named, moved = remedies.here.packages, [], set(), set()
     before = ""
     for word in found.group("rest").split():
-        bare = _WORD.match(word.strip("\"'"))
-        if bare is None or before in _WITH_VALUE:
+        bare = _REQUIREMENT_WORD.match(word.strip("\"'"))
+        if bare is None or before in _INDEX_OPTIONS:
             words.append(word)
             before = word
             continue
@@ -86,7 +86,7 @@ def _held(remedies, cause, command):
             return None
         moved |= asked_by(name) | _asked_in(remedies.here, name)
         words.append(remedies.quoted(line) if line else word)
-    kept = [] if cause in _MOVES or _in_project(remedies.here) else _kept(remedies, moved - named)
+    kept = [] if cause in _MOVES or _of_a_lock(remedies.here) else _kept(remedies, moved - named)
     if kept and "--upgrade" in words:
         raised = [_above(remedies, word) for word in words if word != "--upgrade"]
         bounded = all(re.search("[<>=-]", word) for word in raised)
@@ -110,7 +110,7 @@ def _told(name):
     return names.get(name, name)
 
 
-def _in_project(here):
+def _of_a_lock(here):
     """Whether a lock of the project's own holds the rest."""
     return any(getattr(here, tool, False) for tool in ("uv_project", "poetry", "pixi"))
 
@@ -134,7 +134,7 @@ def _above(remedies, word):
     """The name of a package that is to be raised with the release that is here as its lower bound: with what
     is held pip may else find that the old one is the newest.
     """
-    bare = _WORD.match(word.strip("\"'"))
+    bare = _REQUIREMENT_WORD.match(word.strip("\"'"))
     if bare is None or bare.group("spec") or bare.group("name").startswith("-"):
         return word
     name = bare.group("name").lower().replace("_", "-")

@@ -93,7 +93,7 @@ def listed_within(texts):
     return best if len(best) >= _FEWEST_LISTED else None
 
 
-_OF_CUDA = re.compile(r"(?:nvidia|cuda)-(?!ml-py)")
+_WHEELS_OF_CUDA = re.compile(r"(?:nvidia|cuda)-(?!ml-py)")
 
 
 def as_another(here, there):
@@ -103,7 +103,7 @@ def as_another(here, there):
     """
     known = {*told_names(), *read_facts()["pairs"], "jaxlib", "numpy", "onnxruntime-gpu", "tensorflow"}
     wanted = [name for name in there if name in known and here.get(name) != there[name]]
-    wheels = sorted(name for name in here if _OF_CUDA.match(name) and name not in there)
+    wheels = sorted(name for name in here if _WHEELS_OF_CUDA.match(name) and name not in there)
     builds = {found.group(0)[1:] for found in map(_BUILD.search, map(there.get, wanted)) if found}
     pins = ["%s==%s" % (name, there[name]) for name in sorted(wanted, key=lambda name: name != "torch")]
     index = "https://download.pytorch.org/whl/"

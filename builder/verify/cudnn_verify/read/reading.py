@@ -385,7 +385,7 @@ def read_all(names):
     return reading
 
 
-_MOST_FILES = 40
+_MOST_IN_FOLDER = 40
 """Files of a folder that are read: what stands beside a log is a few."""
 
 
@@ -394,10 +394,10 @@ def _files_of(reading, name):
     if not os.path.isdir(name):
         return [name]
     found = sorted(entry.path for entry in os.scandir(name) if entry.is_file() and entry.name[0] != ".")
-    if len(found) > _MOST_FILES:
-        told = (name, len(found), _MOST_FILES)
+    if len(found) > _MOST_IN_FOLDER:
+        told = (name, len(found), _MOST_IN_FOLDER)
         reading.notes.append("%s has %d files: the first %d by name were read" % told)
-    return found[:_MOST_FILES]
+    return found[:_MOST_IN_FOLDER]
 
 
 def read_text_given(text):
