@@ -151,7 +151,8 @@ def diagnose(reading):
             or find_class(reading.lines, facts)
             or (find_class(whole, facts) if broken else [])
         )
-    whole = bool(told and facts.listed) and facts.quiet
+    sure = all(finding.strength == PROVES or finding in told for finding in findings)
+    whole = bool(told and facts.listed) and facts.quiet and sure
     if whole:  # nothing failed yet: all that does not fit in a list of packages is wanted
         findings = [hit._replace(strength=PROVES) for hit in findings + told if hit.causes]
     unknown = {cause for finding in findings for cause in finding.causes} <= {"system-library-missing"}
