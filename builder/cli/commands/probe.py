@@ -28,8 +28,9 @@ def probe(output: Path | None = opt.of("--output, -o: Write it there; without, t
 
 def diagnose(
     files: list[str] | None = opt.of(
-        "FILE|TEXT: The message itself, in quotes; or files: a log, a notebook, `nvidia-smi`, a report of "
-        "the probe, `pip freeze` (two lists of packages are compared); - for stdin."
+        "FILE|TEXT: The message itself, in quotes; or files, or a folder of them: a log, a notebook, "
+        "`nvidia-smi`, a report of the probe, a definition, a job's script, `pip freeze` (two machines are "
+        "compared); - for stdin."
     ),
     knowledge: Path | None = opt.of(
         "--knowledge FILE: Know the causes and messages of FILE, of another release of rtbuild."

@@ -216,6 +216,8 @@ def _what_differs(compared):
     for row in compared["faults"]:
         lines += ["", wrapped("%(list)s has a fault of its own, %(cause)s: %(title)s" % row, "")]
         lines += [wrapped(text) for text in row["because"] + [row["says"]] if text]
+        lines += ["  What to run:"] * bool(row["commands"])
+        lines += list(_commands(row["commands"], "    [%(where)s] %(text)s", 8)) + _afterwards(row)
     return lines
 
 
@@ -241,9 +243,20 @@ def _one_cause(row, equal, proof):
     lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
     if row["remedy"] not in [command["note"] for command in row["commands"]]:
         lines.append(wrapped(("In words: " if row["commands"] else "What to do: ") + row["remedy"]))
+    lines += _afterwards(row)
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     return lines + line + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])
+
+
+def _afterwards(row):
+    """The lines on what shows that a remedy helped, and on what keeps it."""
+    lines = []
+    if row["check"]:
+        lines += ["  Then this shows whether it helped:", "    $ " + row["check"]]
+    if row["keep"]:
+        lines += ["  To keep it so, in the file of requirements:"] + ["    " + line for line in row["keep"]]
+    return lines
 
 
 _PLACES = (

@@ -75,6 +75,13 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         },
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
         "pairs": {name: list(_pairs(facts.packages[name].rows)) for name in _PAIRED},
+        "same_files": {row.file: [list(row.names), row.reason] for row in facts.same_files},
+        "pages": {
+            row.name: [row.page, list(row.builds), list(row.beside)] for row in facts.wheel_pages.values()
+        },
+        "followers": {
+            name: lines for name, table in facts.packages.items() if (lines := list(_follows(table.rows)))
+        },
     }
 
 
@@ -148,6 +155,17 @@ def _pairs(rows: Iterable[PackageRow]) -> Iterator[list[Any]]:
         held = [row.version, row.version, *line]
     if held:
         yield held
+
+
+def _follows(rows: Iterable[PackageRow]) -> Iterator[list[str]]:
+    """[release, framework, its requirement] of releases that go with one minor release of TensorFlow or of
+    JAX: pip takes the newest of such a package, and with it another framework, where nothing holds both.
+    """
+    for row in sorted(rows, key=lambda row: Version(row.version)):
+        for name in ("tensorflow", "jax") if row.yanked is None else ():
+            for spec in (str(one.specifier) for one in row.asks(name)):
+                if "<" in spec or "==" in spec:
+                    yield [row.version, name, spec]
 
 
 def _lines(table: FrameworkTable) -> Iterator[dict[str, Any]]:

@@ -132,6 +132,16 @@ class FrameworkBuilds(object):
         rows = [row for row in rows if row["variant"] == variant]
         return bool(rows) and all(serves(rows[0], capability) for capability in cards)
 
+    def newest_for_card(self):
+        """The newest PyTorch on record with code for the card, which the driver serves: ``2.14.1+cu126``;
+        None without a card.
+        """
+        rows = self.releases.builds("torch", None) if self.capability else []
+        fit = [row for row in rows if row["variant"] and serves(row, self.capability)]
+        fit = [row for row in fit if not self.driver_known() or self.driver_serves(numbers(row["cuda"]))]
+        newest = max(fit, key=lambda row: (numbers(row["latest"]), numbers(row["cuda"])), default=None)
+        return newest and "%(latest)s+%(variant)s" % newest
+
     @staticmethod
     def _listed(listed, capability):
         """Machine code runs on the same major version with an equal or higher minor one."""
@@ -221,7 +231,8 @@ class FrameworkBuilds(object):
         for name, row in read_frameworks().items():
             release, _, variant = (self.here.packages.get(name) or "").partition("+")
             builds = self.releases.builds(name, release) if release and name != self.framework else []
-            pins = [pin for build in builds if variant in ("", build["variant"]) for pin in build["pins"]]
+            builds = [row for row in builds if (row["variant"] == variant if variant else row["default"])]
+            pins = [pin for build in builds for pin in build["pins"]]
             of_cuda = "nvidia-cudnn-cu%s==" % (self.cuda or "")
             pins = [pin for pin in pins if pin.startswith(of_cuda)]
             if pins and all(numbers(pin.partition("==")[2])[:2] < wanted[:2] for pin in pins):

@@ -11,9 +11,9 @@ import re
 import struct
 from collections import namedtuple
 
-from .distributions import PLAIN_CLASSES, last_word, release_told
+from .distributions import PLAIN_CLASSES, distribution_named, last_word, release_told
 from .release_days import release_rows
-from .tables import names_roots, names_row, read_patterns, rows_with
+from .tables import names_roots, names_row, read_patterns, rows_with, told_names
 from .toolkit_facts import failing_words
 from .versions import numbers
 
@@ -161,6 +161,18 @@ def asker_of(remedies, change):
     roots = _packages_by_root()
     frames = (roots.get(root, root) for root in trace.roots)
     return next((package for package in frames if package != change.package), None) or None
+
+
+def asker_beside_framework(remedies):
+    """What asks a framework for a name that its later releases do not have, by its distribution: raised, it
+    leaves the framework as it is, with all that stands on it. None where the program itself asks, or a
+    package that is compiled for one release of the framework.
+    """
+    change = name_change(remedies)
+    gone = change and change.package in told_names() and change.gone and "<" in change.requirement
+    asker = distribution_named(asker_of(remedies, change)) if gone and asker_of(remedies, change) else None
+    bound = re.match("(?:%s)$" % read_patterns()["grammar"]["ml-package"], asker or "torch")
+    return None if bound or asker == change.package else asker
 
 
 @functools.lru_cache(maxsize=1)

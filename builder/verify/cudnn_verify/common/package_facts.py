@@ -163,19 +163,6 @@ def _compiled_anew(remedies):
     return found and found.group(0).replace("_", "-")
 
 
-def _dgl_page(remedies):
-    """The address of DGL's page of wheels for the PyTorch and the CUDA that are here; None where it has none:
-    its pages are for PyTorch 2.1 to 2.4 (https://www.dgl.ai/pages/start.html).
-    """
-    if not re.search(r"\bdgl\b", failing_words(remedies), re.IGNORECASE):
-        return None
-    release = numbers(remedies.detail.get("for") or torch_told(remedies)[0])[:2]
-    variant = "cu%d%d" % remedies.cuda_of_build()[:2] if len(remedies.cuda_of_build()) > 1 else None
-    if not (2, 1) <= release <= (2, 4) or variant not in ("cu118", "cu121", "cu124"):
-        return None
-    return "https://data.dgl.ai/wheels/torch-%s/%s/repo.html" % (dotted(release), variant)
-
-
 def _nvpl(remedies):
     """NVPL's wheels for a library of it: LAPACK stands on BLAS."""
     found = re.match(r"libnvpl_(blas|lapack|fft|rand|scalapack|sparse)_", str(remedies.detail.get("library")))
@@ -517,7 +504,6 @@ PACKAGE_FACTS = {
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
     "flash-attn-unbuilt": lambda r: bool(re.search(r"flash[-_]attn-\d[^\n]*\.whl", text_of(r.here))) or None,
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", failing_words(r)) is not None,
-    "dgl-page": _dgl_page,
     "other-nixl": lambda r: {13: "nixl-cu12", 12: "nixl-cu13"}.get(r.library_major(_asked_library(r))),
     "cupy-of-image": lambda r: next(
         ("cupy-cuda%sx" % r.detail[key] for key in ("image", "base") if r.detail.get(key)), None

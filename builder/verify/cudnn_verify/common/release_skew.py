@@ -10,9 +10,9 @@ from collections import namedtuple
 from .distributions import canonical
 from .name_changes import BETWEEN_TWO, plain_release, release_here
 from .release_days import day_of, day_told, first_after, newest_by, release_rows, releases_around
-from .tables import read_days, read_patterns
+from .tables import Releases, read_days, read_patterns
 from .toolkit_facts import text_of
-from .versions import numbers
+from .versions import numbers, pins_of, satisfies
 
 # asked: the package that raises, or that lacks what is asked for; others: those that ask it, or that stand
 # beside it; newer: whether it is later than all of them; since, until: the bounds of its releases that are of
@@ -198,3 +198,36 @@ def torch_of_time(facts):
     if found is None or found.asked != "torch" or found.newer or not found.since:
         return None
     return ".".join(map(str, numbers(found.since)[:2]))
+
+
+def _of_the_time(remedies, framework, spec, variant):
+    """[Requirements] beside an older release of a framework, ``<0.4.24``, on the packages of the text that
+    ask for it and are later than the first release without the name, and on the cuDNN of its build for
+    ``variant`` (``cuda12``) where that asks for a major version and for all later ones.
+    """
+    bound, facts = re.match(r"<(\d[\d.]*)$", spec or ""), remedies.here
+    day = bound and day_of(framework, bound.group(1))
+    if not day:
+        return []
+    words = []
+    for name, release in sorted(releases_beside(facts, framework).items()):
+        of_that_day = newest_by(name, day) if framework in _asks(name, "asks") else None
+        if of_that_day and day_of(name, release) > day:
+            words.append("%s<=%s" % (name, of_that_day))
+    builds = Releases().builds(framework, None)
+    builds = [row for row in builds if satisfies(row["latest"], pins_of(spec)) and row["variant"] == variant]
+    for pin in builds[0]["pins"] if builds else ():
+        major = numbers(builds[0]["cudnn"])[:1]
+        words.append("%s,<%d" % (pin, major[0] + 1) if major and "<" not in pin and "==" not in pin else pin)
+    return words
+
+
+def with_plugin(remedies, requirement):
+    """A requirement; on JAX beside its plug-in for CUDA on that one, too, with what stands on JAX of the
+    time of an older one, and with its cuDNN where the wheel of that JAX sets no upper bound to it.
+    """
+    plugin = re.search(r"(?:^| )jax-(cuda\d+)-p", " ".join(remedies.here.packages))
+    if not plugin or not re.match(r"jax[<>=]", requirement or ""):
+        return requirement
+    bare = "jax[%s]%s" % (plugin.group(1), requirement[3:])
+    return [bare, *_of_the_time(remedies, "jax", requirement[3:], plugin.group(1))]

@@ -13,6 +13,7 @@ from .causes import CAUSES, command_lines, word_lines
 from .command_forms import Command, as_here, changes_nothing
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, card_within, index_of, serves
+from .held_sets import SET_FACTS, with_held
 from .name_changes import releases_with_name
 from .package_facts import PACKAGE_FACTS
 from .shared_environment import ENVIRONMENT_FACTS, with_others
@@ -45,6 +46,7 @@ _OF_NO_INDEX = re.compile(r"numpy|protobuf|nvpl|--no-build-isolation|^pip uninst
 """Commands of pip that take no wheel with CUDA."""
 _FITTING = "an image in which they fit, verified"
 _NOT_BY_IMAGE = (
+    "no compilation",
     "half",
     "another attention",
     "flash-attn",
@@ -101,7 +103,7 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _NEW_DRIVER.search(c.text)] or found
         if self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
-        found = as_here(with_others(self, found), self.here)
+        found = as_here(with_held(self, cause, with_others(self, found)), self.here)
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
@@ -666,6 +668,7 @@ class Remedies(FrameworkBuilds):
         "opencv": lambda r: r.known("system-package") == "libgl1",
         **PACKAGE_FACTS,
         **ENVIRONMENT_FACTS,
+        **SET_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 

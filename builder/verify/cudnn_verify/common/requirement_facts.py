@@ -11,6 +11,7 @@ from .name_changes import (
     BETWEEN_TWO,
     apart_here,
     asked_names,
+    asker_beside_framework,
     asker_of,
     name_change,
     plain_release,
@@ -18,7 +19,14 @@ from .name_changes import (
     releases_with_name,
 )
 from .release_days import left_behind, release_rows
-from .release_skew import asked_of_time, asker_to_raise, may_move, torch_of_time, works_told
+from .release_skew import (
+    asked_of_time,
+    asker_to_raise,
+    may_move,
+    torch_of_time,
+    with_plugin,
+    works_told,
+)
 from .tables import Releases, names_row, read_patterns
 from .toolkit_facts import failing_words, text_of
 from .versions import dotted, numbers
@@ -38,15 +46,7 @@ def _named_requirement(remedies):
     change = name_change(remedies)
     if not change or change.package in _NOT_ALONE:
         return None
-    return _with_plugin(remedies, change.requirement)
-
-
-def _with_plugin(remedies, requirement):
-    """A requirement; on JAX beside its plug-in for CUDA on that one, too."""
-    plugin = re.search(r"(?:^| )jax-(cuda\d+)-p", " ".join(remedies.here.packages))
-    if not plugin or not re.match(r"jax[<>=]", requirement or ""):
-        return requirement
-    return "jax[%s]%s" % (plugin.group(1), requirement[3:])
+    return with_plugin(remedies, change.requirement)
 
 
 def _named_torch(remedies):
@@ -590,7 +590,7 @@ REQUIREMENT_FACTS = {
     "no-tag-asked": lambda r: "%s==%s" % _no_tag(r) if _no_tag(r)[0] else None,
     "model-library": _model_library,
     "asked-of-source": _asked_of_source,
-    "asked-of-time": lambda r: _with_plugin(r, asked_of_time(r.here)),
+    "asked-of-time": lambda r: with_plugin(r, asked_of_time(r.here)),
     "asker-to-raise": lambda r: asker_to_raise(r.here),
     "torch-of-time": lambda r: torch_of_time(r.here),
     "trace-both": _trace_both,
@@ -620,6 +620,7 @@ REQUIREMENT_FACTS = {
     "python-needed": _python_needed,
     "asker-release": _asker_release,
     "asker-anew": _asker_anew,
+    "asker-beside-framework": asker_beside_framework,
     "itself-anew": _itself_anew,
     "required": _required,
     "told-line": _told_line,

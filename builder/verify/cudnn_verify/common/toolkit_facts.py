@@ -143,6 +143,22 @@ def _toolkit_for(remedies):
     return dotted(max(first, build))
 
 
+def _arch_below(remedies):
+    """The nearest older compute capability of the same major version, whose code the asked one runs, that the
+    nvcc in the text knows: ``8.6`` for 8.9.
+    """
+    asked, nvcc = _arch_asked(remedies), numbers(getattr(remedies.here, "nvcc", None))
+    if not asked or not remedies.capability or remedies.capability[:2] != asked:
+        return None
+    rows = [(numbers(floor), numbers(first)) for floor, first in read_patterns()["first-cuda"].items()]
+    rows = [
+        floor
+        for floor, first in rows
+        if floor[0] == asked[0] and floor < asked and (not nvcc or nvcc >= first)
+    ]
+    return dotted(max(rows)) if rows else None
+
+
 def _told_old(remedies):
     """Whether the line itself says that the driver is older than what was made for it."""
     said = (
@@ -241,6 +257,7 @@ TOOLKIT_FACTS = {
     "cccl-header": lambda r: re.match(r"(cub|thrust|nv|cuda/std)/", r.detail.get("what") or "") and True,
     "toolkit-branch": lambda r: read_patterns()["toolkit-driver"].get(getattr(r.here, "nvcc", None) or ""),
     "arch-dropped": _dropped,
+    "arch-below": _arch_below,
     "told-old": _told_old,
     "one-toolkit": _one_toolkit,
     "code-for": _code_for,

@@ -321,7 +321,8 @@ def _torch_of_old_libc(remedies):
         remedies.framework == "torch" and (3, 9) <= python[:2] <= (3, 13) and remedies.driver_serves((12, 4))
     )
     away = {"windows", "aarch64", "jetson", "macos"} & remedies.here.places
-    return "torch==2.6.0" if fits and asked and asked <= 28 and not away else None
+    named = fits and asked and asked <= 28 and not away
+    return " ".join(remedies.torch_and_companions("2.6.0", None)) if named else None
 
 
 _TORCH_RAISES = ("RuntimeError: CUDA error:", "torch.AcceleratorError: CUDA error:")

@@ -7,6 +7,7 @@ from collections import namedtuple
 from copy import copy
 from itertools import islice
 
+from ..common.afterwards import check_after, pins_after
 from ..common.asking import apart_told
 from ..common.causes import CAUSES, VERDICT_OF_SIDE
 from ..common.distributions import last_word
@@ -18,6 +19,7 @@ from ..common.versions import dotted
 from .conditions import CONDITIONS, card_age
 from .fact_faults import whole_way
 from .looks import OF_RELEASES, look_for
+from .package_lists import as_working, compared, listed_packages, listed_within, machines_of
 from .reading import TYPED_WORD, TextReading, redact, respelt, unwrapped
 from .signatures import (
     FEWEST,
@@ -27,7 +29,7 @@ from .signatures import (
     read_counts,
     read_signatures,
 )
-from .text_facts import TextFacts, compared, listed_packages, printed_by, text_words
+from .text_facts import TextFacts, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {
@@ -149,16 +151,23 @@ def diagnose(reading):
             or find_class(reading.lines, facts)
             or (find_class(whole, facts) if broken else [])
         )
+    sure = all(finding.strength == PROVES or finding in told for finding in findings)
+    whole = bool(told and facts.listed) and facts.quiet and sure
+    if whole:  # nothing failed yet: all that does not fit in a list of packages is wanted
+        findings = [hit._replace(strength=PROVES) for hit in findings + told if hit.causes]
     unknown = {cause for finding in findings for cause in finding.causes} <= {"system-library-missing"}
     if unknown and len(reading.lines) <= _TYPED and not harmless:  # none, or a library of unknown name
         typed = _find_mistyped(reading.lines, facts, "lib" * bool(findings))
         findings = typed if any(hit.causes for hit in typed) or not findings else findings
     findings = _apart_first(_facts_first(findings, told), find_facts(reading.lines, facts, "apart"))
-    findings = _without_consequences([_against(finding, facts) for finding in findings])
+    findings = _one_libc(_without_consequences([_against(finding, facts) for finding in findings]))
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
-    if causes and not report:
+    if whole and not report:  # what is uninstalled comes before what is installed
+        causes.sort(key=lambda row: row["cause"] != "package-overwritten")
+        causes = [dict(row, rank=number) for number, row in enumerate(causes)]
+    elif causes and not report:
         _take_all_facts(causes[0], facts)
     _name_once(causes)
     elsewhere = next((hit for hit in findings if _outweighs(hit, causes)), None) if not report else None
@@ -204,31 +213,43 @@ def _outweighs(hit, causes):
 
 
 def _lists_of(reading):
-    """({source: its lines} of the texts that are lists of packages and nothing else, the other lines);
-    the cells of a notebook are one text.
+    """({source: its lines} of the texts that are lists of packages and nothing else, or else of several
+    machines, the other lines); the cells of a notebook are one text.
     """
     texts = {}
     for line in reading.lines:
         texts.setdefault(line.source.partition(", cell ")[0], []).append(line)
     lists = {name: lines for name, lines in texts.items() if listed_packages(line.text for line in lines)}
+    lists = lists if len(lists) > 1 else machines_of(texts) or lists
     return lists, [line for name, lines in texts.items() if name not in lists for line in lines]
 
 
 def _comparison(reading, facts, lists):
     """The answer for several lists of packages, which are as many machines, or one machine at several times:
-    what differs, and the fault that the packages of one show together.
+    what differs, and the fault that the packages of one show together, with what makes it as one that works.
     """
-    packages = [listed_packages(line.text for line in lines) for lines in lists.values()]
+    texts = [[line.text for line in lines] for lines in lists.values()]
+    packages = [listed_packages(rows) or listed_within(rows) for rows in texts]
+    machines = [TextFacts(lines) for lines in lists.values()]
+    drivers = [facts.driver or machine.driver for machine in machines]
     document = diagnose(TextReading())
     document["read"].update(sources=reading.sources, notes=reading.notes, nothing=False)
-    document["read"].update(driver=facts.driver, cards=facts.cards, capability=facts.capability)
-    document["compared"] = dict(compared(packages, facts.driver), lists=list(lists), faults=[])
-    for name, lines in lists.items():
+    cards = sorted({card for one in [facts, *machines] for card in one.cards})
+    capability = facts.capability or next((one.capability for one in machines if one.capability), None)
+    document["read"].update(driver=facts.driver, cards=cards, capability=capability)
+    told = compared(packages, drivers if any(drivers) else None)
+    document["compared"] = dict(told, lists=list(lists), faults=[])
+    works = [index for index, machine in enumerate(machines) if machine.cuda_works and not machine.fails]
+    for index, (name, lines) in enumerate(lists.items()):
         alone = TextReading()
         alone.lines, alone.empty = lines, False
-        keys = ("cause", "title", "because", "says")
-        found = diagnose(alone)["causes"][:1]
-        document["compared"]["faults"] += [dict({key: row[key] for key in keys}, list=name) for row in found]
+        keys = ("cause", "title", "because", "says", "commands", "check", "keep")
+        for row in diagnose(alone)["causes"][:1]:
+            row = dict({key: row[key] for key in keys}, list=name)
+            if len(works) == 1 and works[0] != index:
+                good = list(lists)[works[0]]
+                row.update(as_working(packages[index], packages[works[0]], good, row["because"]))
+            document["compared"]["faults"].append(row)
     return dict(document, look=None)
 
 
@@ -425,6 +446,24 @@ def _without_consequences(findings):
     return [f._replace(strength=WRAPPER) if f in later else f for f in findings]
 
 
+def _one_libc(findings):
+    """The findings; where the loader names the C library as too old, an installer's list of releases that
+    ends before the one asked for follows from the same: wheels after it are for a later glibc.
+    """
+    libc = [finding for finding in findings if finding.causes[:1] == ["libc-too-old"]]
+    ends = [finding for finding in findings if finding.signature.id in _LISTS_END]
+    if not libc or not ends or not re.search(r"GLIBC_2\.\d", libc[0].line.text):
+        return findings
+    told = "line %d: %s: the list ends for the same reason, as pip leaves out what is for a later glibc"
+    because = [told % (hit.line.number, hit.line.text.strip()[:80]) for hit in ends[:1]]
+    first = libc[0]._replace(because=libc[0].because + because)
+    return [first] + [finding for finding in findings if finding not in ends + libc[:1]]
+
+
+_LISTS_END = ("no-matching-distribution", "pip-none-at-all")
+"""Signatures of an installer that lists the releases which it may take."""
+
+
 def _place(line, matched=""):
     """Where a line stands, and its text; of a long one, such as a record of a log, the part that matched."""
     text = redact(line.text.strip())
@@ -521,6 +560,7 @@ def _row(cause, finding, facts):
     words = [] if pair and cause != "toolkit-library-missing" else [remedies.words(cause, commands)]
     words += [_NOT_TOGETHER] * (pair is not None)
     words += [] if commands or silent else _no_command(cause, finding, facts, sure)
+    rows = [dict(command._asdict()) for command in commands]
     return dict(
         _bare_row(
             cause,
@@ -533,7 +573,9 @@ def _row(cause, finding, facts):
         says=finding.says,
         because=_because(cause, finding, facts),
         signature=signature.id,
-        commands=[dict(command._asdict()) for command in commands],
+        commands=rows,
+        check=None if silent else check_after(remedies, cause, rows),
+        keep=pins_after(remedies, cause, rows),
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
         **({"verdict": VERDICT_OF_SIDE["image"]} if signature.wants == _NO_DRIVER_INSIDE else {}),
         **(_OF_THE_IMAGE if remedies.known("image-of-major") and cause == "driver-too-old" else {}),
@@ -574,7 +616,7 @@ def _bare_row(cause, how, line, source, remedy):
     row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
     row["verdict"] = VERDICT_OF_SIDE[CAUSES[cause].side]
     row["page"] = _page_of(cause)
-    return dict(row, commands=[], restart=False)
+    return dict(row, commands=[], check=None, keep=[], restart=False)
 
 
 def _page_of(cause):

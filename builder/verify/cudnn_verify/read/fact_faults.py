@@ -20,6 +20,7 @@ from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, 
 from ..common.toolkit_facts import nvcc_told
 from ..common.torch_facts import audio_past_index
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
+from .package_lists import cudnn_past_pin, two_of_one_folder
 
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
 """Packages whose wheel on PyPI is for one CUDA, and that say nothing of it in their version."""
@@ -647,6 +648,8 @@ FACT_FAULTS = {
     "tensorflow-before-colab": tensorflow_before_colab,
     "tensorflow-without-cuda": tensorflow_without_cuda,
     "two-onnxruntimes": two_onnxruntimes,
+    "two-of-one-folder": two_of_one_folder,
+    "cudnn-past-pin": cudnn_past_pin,
     "toolkit-version-bad": toolkit_known_bad,
     "two-cudnn": two_cudnn,
     "pair-unpublished": pair_unpublished,

@@ -370,9 +370,11 @@ def redact(text):
 
 
 def read_all(names):
-    """A :class:`TextReading` of files; ``-`` is the standard input. OSError if one cannot be read."""
+    """A :class:`TextReading` of files, and of those in a folder; ``-`` is the standard input. OSError if one
+    cannot be read.
+    """
     reading = TextReading()
-    for name in names:
+    for name in [file for given in names for file in _files_of(reading, given)]:
         if name == "-":
             reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
         else:
@@ -381,6 +383,21 @@ def read_all(names):
                 size = about.st_size if stat.S_ISREG(about.st_mode) else None
                 reading.add(os.path.basename(name), stream, size, name)
     return reading
+
+
+_MOST_IN_FOLDER = 40
+"""Files of a folder that are read: what stands beside a log is a few."""
+
+
+def _files_of(reading, name):
+    """The files of a folder, without those below it; a name that is no folder's is its own."""
+    if not os.path.isdir(name):
+        return [name]
+    found = sorted(entry.path for entry in os.scandir(name) if entry.is_file() and entry.name[0] != ".")
+    if len(found) > _MOST_IN_FOLDER:
+        told = (name, len(found), _MOST_IN_FOLDER)
+        reading.notes.append("%s has %d files: the first %d by name were read" % told)
+    return found[:_MOST_IN_FOLDER]
 
 
 def read_text_given(text):

@@ -26,6 +26,7 @@ from ..common.tables import (
     told_names,
 )
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
+from .package_lists import listed_within
 from .signatures import Words
 
 
@@ -92,6 +93,14 @@ def text_words(text):
     return Words(text)
 
 
+_COMMENT = re.compile(r"(?m)^[ \t]*# (?!-)[^\n]*$|(?<=[\w)])[ \t]{2,}# [^\n]*$")
+
+
+def _without_comments(text):
+    """A text without what somebody wrote behind a hash, in lines of their own or behind a command."""
+    return _COMMENT.sub("", text)
+
+
 def printed_by(text):
     """The frameworks whose files, modules or names a text has."""
     rows = {row["told"]: row["printed_by"] for row in read_frameworks().values() if "printed_by" in row}
@@ -118,6 +127,11 @@ _CUDNN_PACKAGED = re.compile(r"\blibcudnn\d+(?:-cuda-(\d+))?[ \t=]+(\d+\.\d+\.\d
 _BUILD_TOLD = re.compile(
     r"(?i)\b(onnxruntime-gpu|vllm|sgl-kernel|ctranslate2|cupy)\b[^\n.;,]{0,40}?"
     r"\bcu(1[1-3])\d? (?:build|wheel)"
+)
+_DRIVER_PARTS = re.compile(r"(?m)^(?:ii +)?(?:lib)?nvidia-[a-z-]+-\d{3}\S*\s+\d{3}\.\d")
+"""Debian's packages of a driver, as dpkg and apt list them."""
+_TOLD = re.compile(
+    r"Error\b|Traceback|(?i:\berrors?:|\bwarning\b|\bfail(?:ed|s)?\b|\bcannot\b|\bcan't\b)|\bFalse\b"
 )
 _MOST_REQUIREMENTS = 200
 _MONTH = re.compile(r"2\d\.(?:0[1-9]|1[0-2])(?:$|-)")
@@ -263,6 +277,12 @@ class TextFacts(object):
         self.__dict__.update((name, True) for name in _fitting("flags", text))
         words = read_patterns()["reading"]["failures"].split("|")
         self.fails = any(word in text for word in words)
+        self.quiet = not _TOLD.search(text)
+        """Whether the texts tell of nothing that went wrong: lists, and what a machine says of itself."""
+        self.listed = listed_within(line.text for line in lines) or {}
+        """The packages of the longest list in the texts, {name: version}."""
+        listed = _DRIVER_PARTS.findall(text)
+        self.fabric_absent = self.fabric_absent or len(listed) > 1 and "fabricmanager" not in text
         self._packages(text)
         self._requirements(text)
         self._machine(text)
@@ -315,8 +335,9 @@ class TextFacts(object):
             of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
             self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
         words = "held shown locked instead pinned asked wordy family_pair family fetched"
-        for pattern in words.split():
-            for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
+        said = _without_comments(text)  # what a comment tells weighs less than what a program printed
+        for pattern, part in [(word, part) for part in dict.fromkeys((said, text)) for word in words.split()]:
+            for found in sorted(_find_all(pattern, part), key=lambda found: "bound" in found):
                 name = canonical(found.get("met") or found["name"])
                 version = (found.get("release") or found["version"]).rstrip(".,;)")
                 version += "+" + found["variant"] if "variant" in found else ""
@@ -507,80 +528,3 @@ class TextFacts(object):
         names = "cards capability driver driver_cuda python packages library_path memory_free memory_total"
         found = {name: getattr(self, name) for name in names.split()}
         return dict(found, cudnn=sorted(self.cudnn_here), places=sorted(self.places))
-
-
-# -- lists of packages beside each other
-
-_FEWEST_LISTED = 3
-_PACKAGE_LINE = re.compile(
-    r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,.-]+\])?(?: ?=={0,2} ?|\s+)v?(?P<version>\d[\w.!+]*)(?:[=\s;].*)?$"
-)
-_BETWEEN_PACKAGES = re.compile(r"\s*(?:#.*|--?[\w-].*|[-\s]+|Package\s+Version.*|[\w.-]+ @ \S+)?\\?$")
-"""Lines of `pip freeze`, `pip list`, `conda list`, `conda list --export` and requirements with hashes."""
-_RUNTIME = ("nvidia-cuda-runtime", "cuda-cudart", "cudatoolkit", "cuda-version", "pytorch-cuda")
-_OLDEST, _PART_OF_CUDA = "oldest driver", re.compile("nvidia-|cuda-|lib")
-_WITH_CUDA = re.compile(r"-cu(?:da)?1\d(?=x?$|-)")
-
-
-def listed_packages(texts):
-    """{name: version} of lines that are a list of packages; None for any other text."""
-    rows = [(text, _PACKAGE_LINE.match(text)) for text in texts if text.strip()]
-    if any(not found and not _BETWEEN_PACKAGES.match(text) for text, found in rows):
-        return None
-    packages = {canonical(found.group("name")): found.group("version") for _, found in rows if found}
-    return packages if len(packages) >= _FEWEST_LISTED else None
-
-
-def compared(lists, driver=None):
-    """What differs between lists of packages, {name: version} each, in the order that matters to a GPU:
-    ``rows`` [{what, values, note}] of frameworks, CUDA, the oldest driver for it, cuDNN and packages that are
-    built for one of these; ``others``, names of the rest that differs; ``alike``, the number of those that do
-    not. A value is None where a list tells none. ``driver``: the version that texts name, or None.
-    """
-    told = {alias: row["told"] for row in read_frameworks().values() for alias in row.get("aliases", ())}
-    parts = [_parts_of(packages, told) for packages in lists]
-    first = (
-        told_names()
-        + ["CUDA", _OLDEST, "nvidia-cudnn", "cudnn", "jaxlib", "numpy"]
-        + sorted(read_facts()["pairs"])
-    )
-    names = sorted({name for row in parts for name in row})
-    differ = [name for name in names if len({row.get(name) for row in parts}) > 1]
-    rows = [
-        {"what": name, "values": [row.get(name) for row in parts], "note": None}
-        for name in dict.fromkeys(first)
-        if name in differ
-    ]
-    for row in rows:
-        if row["what"] == _OLDEST and driver:
-            serves = [value and numbers(driver) >= numbers(value) for value in row["values"]]
-            words = {True: "serves it", False: "is too old", None: "not known"}
-            row["note"] = "driver %s: %s" % (driver, ", ".join(words[one] for one in serves))
-        if row["what"] == "numpy" and len({numbers(value)[:1] for value in row["values"] if value}) > 1:
-            row["note"] = "packages compiled for NumPy 1 do not run with NumPy 2"
-    return {
-        "rows": rows,
-        "others": sorted(
-            (name for name in differ if name not in first),
-            key=lambda name: (bool(_PART_OF_CUDA.match(name)), name),
-        ),
-        "alike": len(names) - len(differ),
-    }
-
-
-def _parts_of(packages, told):
-    """{name, without the CUDA in it: version} of a list, with its CUDA and the oldest driver for that."""
-    parts = {}
-    for name, version in packages.items():
-        parts.setdefault(_WITH_CUDA.sub("", told.get(name, name)), version)
-    builds = [_groups("plus", version).get("major") for version in packages.values()]
-    majors = {cuda_major_of(name, version) for name, version in packages.items()} - {None}
-    majors |= {int(found) for name in packages for found in re.findall(r"-cu(?:da)?(1\d)(?=x?$|-)", name)}
-    majors = majors or {int(major) for major in builds if major}
-    runtime = next((parts[name] for name in _RUNTIME if name in parts), None)
-    majors = {numbers(runtime)[0]} if runtime else majors
-    parts["CUDA"] = (
-        ".".join(runtime.split(".")[:2]) if runtime else " and ".join(map(str, sorted(majors))) or None
-    )
-    parts[_OLDEST] = read_facts()["cuda"].get(str(max(majors or {0})), (None,))[0]
-    return parts

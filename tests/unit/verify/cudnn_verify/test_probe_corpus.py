@@ -793,7 +793,10 @@ def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
         (
             "Failed call to cudaGetRuntimeVersion: Error loading CUDA libraries.",
             "toolkit-library-missing",
-            'pip install --upgrade "tensorflow[and-cuda]"',
+            (
+                'pip install $(python3 -c "from importlib.metadata import version; '
+                "print('tensorflow[and-cuda]==' + version('tensorflow'))\")"
+            ),
         ),
         (
             (
