@@ -7,7 +7,7 @@ from itertools import islice
 
 from .name_changes import change_told, name_change
 from .remedies import Remedies
-from .tables import read_names
+from .tables import names_roots
 
 _ERROR = re.compile(r"\b(?:Import|Attribute|ModuleNotFound|Name)Error\b")
 _DOTTED = re.compile(r"(?<![\w./\\-])([a-z]\w*(?:\.\w+)+)(?![\w/\\])")
@@ -25,7 +25,7 @@ def name_in_prose(facts, detail):
     if error is None:
         return None
     near = text[max(0, error.start() - _NEAR) : error.end() + _NEAR]
-    roots = {root for row in read_names().values() for root in row["roots"]}
+    roots = {root for roots in names_roots().values() for root in roots}
     dotted = (found.group(1).rpartition(".")[::2] for found in _DOTTED.finditer(near))
     dotted = [row for row in dotted if row[0].partition(".")[0] in roots]
     asked = dotted + [(None, found.group(1)) for found in _CLASS.finditer(near)]
