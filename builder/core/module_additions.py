@@ -476,7 +476,7 @@ def may_bring(content: bytes, target: str, added: str | None, *, own: bool) -> b
         content = _ATTACH.sub(b"", content)
     if not name:
         return _may_bring_module(content, module, own=own)
-    if (own and re.search(_FINDERS, content)) or _adds_whichever(content, module, own=own):
+    if (own and _makes_modules(content)) or _adds_whichever(content, module, own=own):
         return True
     if name not in content:
         return False
@@ -487,6 +487,12 @@ def may_bring(content: bytes, target: str, added: str | None, *, own: bool) -> b
     if not re.search(rb"['\"]" + word + rb"['\"]", content):
         return False
     return _adds_texts(content) if own else _adds_texts_to(content, module)
+
+
+def _makes_modules(content: bytes) -> bool:
+    """Whether a source makes whichever modules it likes; words are searched for first, which is fast."""
+    words = b"meta_path" in content or b"modules" in content
+    return words and re.search(_FINDERS, content) is not None
 
 
 def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
@@ -500,8 +506,13 @@ def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
     if not every:
         return False
     target = rb"(?:\w+\.)*(?:" + every + rb")"
-    adds = rb"setattr\(\s*" + target + rb"\s*,\s*(?!['\"])|\bvars\(\s*" + target + rb"\s*\)"
-    return re.search(adds + rb"|\b" + target + rb"\.__dict__\b", content) is not None
+    called = rb"|(?:\w+\.)*(?:import_module|__import__)\(" if own else b""
+    adds = (
+        rb"setattr\(\s*(?:" + target + rb"\s*,\s*(?!['\"])" + called + rb")|\bvars\(\s*" + target + rb"\s*\)"
+    )
+    if re.search(adds, content):
+        return True
+    return b"__dict__" in content and re.search(rb"\b(?:" + every + rb")\.__dict__\b", content) is not None
 
 
 def _aliases(content: bytes, last: bytes) -> bytes:
@@ -512,7 +523,7 @@ def _aliases(content: bytes, last: bytes) -> bytes:
 
 
 def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
-    if own and re.search(_FINDERS + rb"|" + _STORES, content):
+    if own and (_makes_modules(content) or (b"modules[" in content and re.search(_STORES, content))):
         return True
     last = module.rpartition(b".")[2]
     if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
@@ -543,35 +554,63 @@ def brought(
     one was not read. A module that lies in one of its folders is none: :func:`adding_folders` tells that.
     """
     found = dict.fromkeys(lacks, False)
-    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), set[Lack]()
-    named = {path: module for module, path in files.modules.items()} if files is not None else {}
+    mine = {one for one in found if files is not None and files.name == one[2]}
+    parsed, rest, said = _Parsed(files, mine), dict[str, bytes](), set[Lack]()
     for path, content in sources:
         if content is None:
             return {}
         if _OF_TESTS.search(path):
             continue
-        module = named.get(path, "")
-        added: Additions | None = None
-        for lack in [lack for lack, brought in found.items() if not brought]:
-            own = files is not None and files.name == lack[2]
-            said |= {lack} if lack[1] and lack[1].encode() in content else set()
-            if not (may_bring(content, *lack[:2], own=own) or (own and may_pass(content, lack[0]))):
-                continue
-            added = added or additions(
-                content, module, package=files is not None and module in files.packages
-            )
-            if added is None:
-                found[lack] = True
-                continue
-            if own:
-                givers, passed = givers | added.givers(), passed | added.passed
-                whichever |= {one for one in found if added.adds_whichever(one[0])}
-            found[lack] = _brings(added, lack, own=own, path=path)
+        left = [lack for lack, brought in found.items() if not brought]
+        said |= {lack for lack in left if lack[1] and lack[1].encode() in content}
+        asked = [lack for lack in left if may_bring(content, *lack[:2], own=lack in mine)]
+        added = parsed.add(path, content) if asked else None
+        for lack in asked:
+            found[lack] = added is None or _brings(added, lack, own=lack in mine, path=path)
+        if not asked and not mine.isdisjoint(left):
+            rest[path] = content
+    parsed.add_passing(rest)
     for lack, brought in found.items():
-        own = files is not None and files.name == lack[2]
-        given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given or (own and lack in whichever & said)
+        found[lack] = brought or parsed.gives(lack) or (lack in parsed.whichever and lack in said)
     return found
+
+
+class _Parsed:
+    """What the sources of a wheel say together, of names that its own modules lack."""
+
+    def __init__(self, files: WheelFiles | None, mine: set[Lack]) -> None:
+        self.files, self.mine = files, mine
+        self.named = {path: module for module, path in files.modules.items()} if files is not None else {}
+        self.givers: set[str] = set()
+        """Functions that add names which they put together to a module that they are given."""
+        self.passed: set[tuple[str, str]] = set()
+        """As :attr:`Additions.passed`."""
+        self.whichever: set[Lack] = set()
+        """Those whose module may be one to which names are added that a source puts together."""
+
+    def add(self, path: str, content: bytes) -> Additions | None:
+        """Parse a source; None if this Python cannot."""
+        module = self.named.get(path, "")
+        added = additions(content, module, package=self.files is not None and module in self.files.packages)
+        if added is not None and self.mine:
+            self.givers, self.passed = self.givers | added.givers(), self.passed | added.passed
+            self.whichever |= {one for one in self.mine if added.adds_whichever(one[0])}
+        return added
+
+    def add_passing(self, rest: Mapping[str, bytes]) -> None:
+        """Parse those of the other sources that may give a module to one of the functions: few have any."""
+        known, left = set[str](), dict(rest)
+        while new := [one.encode() for one in self.givers - known]:
+            known = set(self.givers)
+            for path in [one for one, content in left.items() if any(name in content for name in new)]:
+                if any(may_pass(left[path], module) for module, _, _ in self.mine):
+                    self.add(path, left.pop(path))
+
+    def gives(self, lack: Lack) -> bool:
+        """Whether a function may get the module of a lack, and give it the name."""
+        module, name, _ = lack
+        every = ({(one, ""), (one, module)} for one in self.givers)
+        return lack in self.mine and name is not None and any(pair & self.passed for pair in every)
 
 
 def adding_folders(

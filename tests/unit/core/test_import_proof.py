@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.core import module_expressions, module_runs, module_statements, module_syntax
+from builder.core import module_additions, module_expressions, module_runs, module_statements, module_syntax
 from builder.core.decided_tests import decided
 from builder.core.import_outcomes import Missing
 from builder.core.import_proof import missing
@@ -1657,3 +1657,29 @@ def test_a_handler_that_asks_for_what_the_import_binds_gets_no_failure_of_it(
 )
 def test_a_name_that_is_bound_on_other_pythons_alone_is_lacking(giver, python, is_lacking) -> None:
     assert lacks("from giver import gone\n", giver, python=python) == ["giver.gone"] * is_lacking
+
+
+def test_sources_are_parsed_if_a_function_adds_to_what_it_gets(monkeypatch) -> None:
+    """Thousands of sources give a module to some function; one that adds names to it is rare."""
+    parsed: list[str] = []
+    real = module_additions.additions
+
+    def additions(content: bytes, module: str, *, package: bool = False) -> module_additions.Additions | None:
+        parsed.append(module)
+        return real(content, module, package=package)
+
+    monkeypatch.setattr(module_additions, "additions", additions)
+    sources = {
+        "giver/__init__.py": b"",
+        "giver/core.py": b"",
+        "giver/other.py": b"from giver import core\nprint(1, core)\n",
+        "giver/user.py": b"from giver import core\nfrom giver.filling import fill\nfill(core)\n",
+    }
+    files = wheel_files("giver", "1.0", [*sources, "giver/filling.py"])
+    lack = ("giver.core", "old", "giver")
+    assert module_additions.brought(sources.items(), [lack], files) == {lack: False}
+    assert parsed == []
+    filling = b"def fill(module):\n    for name in NAMES:\n        setattr(module, name, 1)\n"
+    sources["giver/filling.py"] = filling
+    assert module_additions.brought(sources.items(), [lack], files) == {lack: True}
+    assert sorted(parsed) == ["giver.filling", "giver.user"]

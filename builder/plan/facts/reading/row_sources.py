@@ -8,7 +8,7 @@ and ``read`` names for each value where it was read.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -342,7 +342,8 @@ def _row(
     cuda = _cuda(row, told.values)
     if cuda is not None:
         row["cuda"], row["read"]["cuda"] = cuda
-    if fitting := _fitting(told.values.get("symbols", ()), defined):
+    fitting = _fitting(told.values.get("symbols", ()), defined)
+    if fitting and _is_compared(row.get("requires", ()), defined):
         row["torch"] = fitting
         row["read"]["torch"] = "its symbols, and those that PyTorch's small libraries define,"
     if row.get("unread", {}).pop("architectures", None) and _has_cuda(row):
@@ -408,6 +409,13 @@ def _defined(release: WheelRelease) -> dict[str, set[int]] | None:
     told = next(iter(release.told.values()), None)
     values = told.values if told is not None else {}
     return {name: set(values[name]) for name in _SMALL} if all(name in values for name in _SMALL) else None
+
+
+def _is_compared(requires: Iterable[str], defined: Collection[str]) -> bool:
+    """Whether a release's own PyTorch, if it pins one, is among those of ``defined``, minor releases whose
+    symbols are read: that of torchvision 0.11 is older than all, and others tell nothing of it."""
+    own = exact_pin(requires, "torch")
+    return own is None or short(own.partition("+")[0], 2) in defined
 
 
 def _fitting(symbols: Iterable[str], defined: Mapping[str, Mapping[str, set[int]]]) -> list[str]:

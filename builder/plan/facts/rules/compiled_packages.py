@@ -466,39 +466,32 @@ def _of_cards(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Findi
             why, runs = "the default index's build of the release has none, and this one was not read", []
         yield from runs if not build else ()
         if why is not None and not (listed and _code_of_torch(stack, one, row, card)):
-            text = f"{one.label} has code for {card.name} ({card.capability})"
-            gpu = Value("gpu", card.name, CELL)
-            if number := _code_of_torch(stack, one, row, card):
-                reason = (
-                    f"each of the {number} releases of {one.name} that were read has the code of its PyTorch"
-                )
-                yield warns(f"{text} as far as {reason}, which has it; its own was not read", gpu)
-            else:
-                yield unknown(f"whether {text} is not known: {why}", gpu)
+            text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known: {why}"
+            yield unknown(text, Value("gpu", card.name, CELL))
 
 
-def _code_of_torch(stack: Stack, one: CellPackage, row: PackageRow, card: GpuRow) -> int:
-    """How many releases of a package were read, if all of them have code for each card that the PyTorch of
-    their metadata has code for, this one is made for the cell's, and that has code for the card; else 0.
+def _code_of_torch(stack: Stack, one: CellPackage, row: PackageRow, card: GpuRow) -> bool:
+    """Whether each release of a package that was read has code for each card that the PyTorch of its metadata
+    has code for, this one is made for the cell's, and that has code for the card.
     """
     torch = torch_of(stack)
     if torch is None or torch.row is None or not _is_made_for(row, torch):
-        return 0
-    return _made_as_torch(one.name) if _serves(torch.row.architectures, key(card.capability)[:2]) else 0
+        return False
+    return _made_as_torch(one.name) and _serves(torch.row.architectures, key(card.capability)[:2])
 
 
 @functools.cache
-def _made_as_torch(name: str) -> int:
-    torch, number = load().frameworks["torch"], 0
+def _made_as_torch(name: str) -> bool:
+    torch, found = load().frameworks["torch"], False
     for row in load().packages[name].rows:
         version = next(filter(None, map(pinned, row.asks("torch"))), None)
         made = torch.row(version) if version is not None and row.architectures else None
         if made is not None and made.architectures:
             cards = {key(_number(code))[:2] for code in made.architectures if code.startswith("sm_")}
             if not all(_serves(row.architectures, card) for card in cards):
-                return 0
-            number += 1
-    return number
+                return False
+            found = True
+    return found
 
 
 def _too_old(stack: Stack, one: CellPackage, row: PackageRow) -> Iterator[Finding]:

@@ -184,11 +184,20 @@ def test_a_pair_that_breaks_on_import_is_refused(cell, framework, pip, row) -> N
         (("requests-toolbelt==0.10.1", "urllib3==2.2.0"), ["requests-toolbelt-urllib3-2"]),
         (("requests-toolbelt==0.10.1", "urllib3==1.26.18"), []),
         (("requests-toolbelt==1.0.0", "urllib3==2.2.0"), []),
+        (("category-encoders==2.6.3", "scikit-learn==1.7.2"), ["category-encoders-scikit-learn-1.7"]),
+        (("category-encoders==2.6.3", "scikit-learn==1.6.1"), []),
+        (("category-encoders==2.8.0", "scikit-learn==1.7.2"), []),
+        (("umap-learn==0.5.7", "scikit-learn==1.8.0"), ["umap-learn-scikit-learn-1.8"]),
+        (("umap-learn==0.5.7", "scikit-learn==1.7.2"), []),
+        (("umap-learn==0.5.8", "scikit-learn==1.8.0"), []),
+        (("hdbscan==0.8.40", "scikit-learn==1.8.0"), ["hdbscan-scikit-learn-1.8"]),
+        (("hdbscan==0.8.42", "scikit-learn==1.8.0"), []),
+        (("lightgbm==4.5.0", "scikit-learn==1.8.0"), []),  # tables of pandas go through: a reservation
     ],
 )
 def test_a_pair_that_no_proof_from_files_follows_is_refused_by_its_releases(cell, pip, rows) -> None:
     """A client that ``__init__`` makes by another method, a call below a parsed ``__version__``, names
-    of cffi's object, and an import below a test of ``requests.__build__``."""
+    of cffi's object, an import below a test of ``requests.__build__``, and what the first ``fit()`` calls."""
     found = check(cell(*pip, framework="torch==2.9.1"), suggest=False, only=("known-bad",))
     assert [f.message.partition(": ")[0] for f in found if f.outcome is Outcome.IMPOSSIBLE] == rows
 

@@ -122,6 +122,15 @@ def test_a_wheel_becomes_a_row(folder: Path) -> None:
     assert shelf.asked == []
 
 
+@pytest.mark.parametrize(("own", "read"), [("2.8.0", ["2.8"]), ("1.10.0", None), ("1.10.0+cu102", None)])
+def test_symbols_tell_nothing_of_a_pytorch_that_was_not_compared(folder, own, read) -> None:
+    """torchvision 0.11 is made for PyTorch 1.10, whose symbols nobody reads: it is none for 2.0."""
+    members = {"thing/_C.so": beginning("libc10.so", asks=("_ZN3c103oldEv",))}
+    shelf = Shelf(thing("1.2.0", members, f"torch=={own}") | torch_wheel("2.8.0", "_ZN3c103oldEv"))
+    row = row_of(folder, shelf, "1.2.0")
+    assert (row["abi"], row.get("torch")) == ("c++", read)
+
+
 def test_of_libraries_that_differ_in_a_number_one_is_loaded(folder: Path) -> None:
     members: dict[str, bytes | str] = {
         "thing/lib_cuda118.so": beginning("libcudart.so.11.0", "libz.so.1") + fatbin("sm_60"),
