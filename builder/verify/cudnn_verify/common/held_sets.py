@@ -78,7 +78,7 @@ def _held(remedies, cause, command):
             before = word
             continue
         before, name = "", bare.group("name").lower().replace("_", "-")
-        named.add(_told_name(name))
+        named.add(_name_told(name))
         if name in _BRING:
             return command
         line = follower_of(name, packages) if not bare.group("spec") else None
@@ -104,7 +104,7 @@ def _asked_in(here, package):
     return {apart.asked} & set(told_names()) if asks else set()
 
 
-def _told_name(name):
+def _name_told(name):
     """A framework's name in a text by one of its distributions: ``tensorflow`` for ``tf-nightly``."""
     names = {alias: row["told"] for row in read_frameworks().values() for alias in row.get("aliases", ())}
     return names.get(name, name)
