@@ -85,8 +85,13 @@
       else found.push(["impossible", "driver " + driver + " is older than " + limit + ", which " + what]);
     }
     if (before && !older(given, before)) found.push(["impossible", "drivers from " + before + " on serve " + card[2] + " no more"]);
-    if (!found.length && card[3] && older(given, card[3]) && !partly(card[3])) found.push(["unknown", card[3] + " is the first driver that lists " + card[2] + "; " + driver + " may not serve it"]);
     return found.find(([state]) => state === "impossible") || found[0] || null;
+  }
+
+  // What is told of a driver that serves a card's generation and does not list the card: [] or one warning.
+  function listedLater(driver, card) {
+    if (!driver || !card[3] || !older(RTBUILD.branches[driver] || driver, card[3])) return [];
+    return [[card[3] + " is the first driver that lists " + card[2] + "; an older one, such as " + driver + ", serves its generation: that nvidia-smi names the card shows that it serves it", ""]];
   }
 
   function chosen() {
@@ -126,6 +131,7 @@
     const warnings = [...release.k, ...(release.l[at] || [])].map((number) => said(release, card, number));
     const against = driver && word === "possible" ? driverAgainst(driver, card, release.d) : null;
     if (against) return { state: against[0], reason: against[1], source: "", warnings };
+    if (word === "possible") warnings.push(...listedLater(driver, card));
     if (word === "possible" && driver && !release.d)
       return { state: "unknown", reason: "no table says which driver its CUDA needs", source: "", warnings };
     const beside = extension && word === "possible" ? { p: "possible", i: "impossible", u: "unknown" }[extension[1][at]] : "possible";

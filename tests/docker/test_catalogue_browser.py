@@ -133,7 +133,7 @@ def test_a_card_is_typed_as_people_write_it(site: Path, typed: str) -> None:
 
 def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catalogue) -> None:
     """The page's own comparison of drivers, beside that of the rules, over cards of five generations."""
-    seen = set()
+    seen, listed_later = set(), False
     with opened(f"file://{site}/index.html#framework=torch") as tab:
         answer(tab)
         for version, variant in (("2.9.1", "cu128"), ("2.6.0", "cu124"), ("1.13.1", "cu117")):
@@ -147,12 +147,18 @@ def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catal
                     row = card_of(card)
                     assert row is not None
                     expected = release.cards[row.capability].answer
+                    told = False
                     if expected == "possible":
                         cell = replace(release.cells[None], gpus=(row.name,))
                         found = check(cell, driver=driver, only=("driver", "gpu"))
                         expected = Outcome.of(found).answer
+                        told = any("first driver that lists" in finding.message for finding in found)
                     assert state(tab) == expected, (release.label, card, driver)
+                    if expected == "possible":
+                        assert ("first driver that lists" in answer(tab)) == told, (release.label, card, driver)
+                        listed_later |= told
                     seen.add(expected)
+    assert listed_later
     assert seen == {"possible", "impossible", "unknown"}
 
 
