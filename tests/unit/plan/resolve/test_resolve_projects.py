@@ -813,3 +813,36 @@ def test_a_list_that_names_its_project_means_the_folder_that_pip_installs(tmp_pa
     (tmp_path / "mine" / "setup.py").write_text("")
     asked = from_file(Path("requirements.txt"))
     assert (asked.itself, asked.by_hand) == (".", ["./mine"])
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pyproject.toml": '[project]\nversion = "1"\nname = "My_Drug"\ndependencies = ["torch"]\n'},
+        {
+            "setup.cfg": "[metadata]\nname = my-drug\n[options]\ninstall_requires = torch\n",
+            "setup.py": "import setuptools\nsetuptools.setup()\n",
+        },
+        {"setup.py": "from setuptools import setup\nsetup(\n  name='my_drug', install_requires=['torch'])\n"},
+        {"setup.py": "NAME = 'my.drug'\nsetup(name=NAME)\n", "requirements.txt": "torch\nmy-drug\n"},
+    ],
+)
+def test_the_project_itself_is_its_folder_and_no_release_of_an_index(tmp_path, files) -> None:
+    (tmp_path / "README.md").write_text("```\npip install torch\npip install my-drug\n```\n")
+    (tmp_path / "train.py").write_text("import torch\nimport my_drug\n")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    asked = from_file(tmp_path)
+    assert {wish.name for wish in asked.wishes} == {"torch"}
+    assert asked.itself == str(tmp_path)
+
+
+def test_a_companion_of_pytorch_that_the_sources_import_is_of_the_set(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    (tmp_path / "data.py").write_text("import torchvision.transforms as T\ntry:\n    import torchaudio\n")
+    asked = from_file(tmp_path)
+    assert [str(wish) for wish in asked.wishes] == ["torch", "torchvision"]
+    assert asked.wishes[1].place == f"{tmp_path / 'data.py'}:1"
+    assert any("import of torchvision: taken" in note for note in asked.notes)
+    (tmp_path / "requirements.txt").write_text("numpy\njax\n")  # nothing of PyTorch's is asked for
+    assert "torchvision" not in {wish.name for wish in from_file(tmp_path).wishes}
