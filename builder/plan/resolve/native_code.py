@@ -24,7 +24,7 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules import cuda_of
-from builder.plan.facts.tables import GpuRow, RemovedRow, cards_of, load
+from builder.plan.facts.tables import GpuRow, cards_of, load
 from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.solve import Demand, Proposal
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
@@ -78,23 +78,6 @@ def note_builds(files: Iterable[Path], found: Wishes) -> None:
                 found.compiling.append(("script", " ".join(listed), str(path)))
             elif path.suffix == ".sh" and _BY_SETUP.search(text):
                 found.compiling.append(("perhaps", "", str(path)))
-
-
-def note_removed(sources: Iterable[Path], found: Wishes) -> None:
-    """Note the names in a project's C++ and CUDA sources that PyTorch has no more, with what it has then."""
-    seen = dict[RemovedRow, list[str]]()
-    for path in sources:
-        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            text = read_text(path)
-            for row in load().removed_names:
-                if (at := text.find(row.name)) >= 0:
-                    seen.setdefault(row, []).append(f"{path}:{text.count(chr(10), 0, at) + 1}")
-    for row, places in seen.items():
-        more = f" and {len(places) - 1} more files" if len(places) > 1 else ""
-        found.notes.append(
-            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put "
-            f"{row.instead} there before it is compiled"
-        )
 
 
 def for_compiling(demand: Demand, asked: Wishes) -> Demand:

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
+from builder.plan.resolve.as_written import note_as_written
 from builder.plan.resolve.environments import (
     from_conda,
     from_dockerfile,
@@ -29,7 +30,7 @@ from builder.plan.resolve.manifests import (
     from_pylock,
     from_pyproject,
 )
-from builder.plan.resolve.native_code import note_builds, note_removed
+from builder.plan.resolve.native_code import note_builds
 from builder.plan.resolve.project_texts import is_file, is_project, read_text
 from builder.plan.resolve.readmes import from_readme
 from builder.plan.resolve.requirements import from_requirements, take_extras
@@ -143,7 +144,7 @@ def _from_folder(folder: Path) -> Wishes:
     note_sources(folder, found)
     _install_itself(folder, found)
     note_builds(sources_below(folder, ("", ".sh", ".mk", ".cmake", ".txt", ".py")), found)
-    note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
+    note_as_written(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc", ".py")), found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:

@@ -25,7 +25,7 @@ from builder.core.versions import (
     pinned,
     release,
 )
-from builder.plan.facts.rules import by_compat
+from builder.plan.facts.rules import Outcome, by_compat
 from builder.plan.facts.tables import load
 from builder.plan.resolve.dates import OLDEST_PYTHON
 from builder.plan.resolve.loosening import (
@@ -467,3 +467,11 @@ def _with_the_rest(demand: Demand, available: Mapping[str, Sequence[str]]) -> De
 def _minors_apart(python: str, there: Set[str]) -> int:
     """How many minor releases a Python is from the nearest of these."""
     return min(abs(key(python)[1] - key(other)[1]) for other in there)
+
+
+def keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
+    """Whether a set keeps to a project's requirements, and is possible, but for what nobody compiled yet."""
+    open_ = {one.rule for one in best.findings if one.outcome is Outcome.UNKNOWN}
+    return (best.possible or (bool(changes) and open_ == {"from-source"})) and all(
+        one.keeps_files for one in changes
+    )
