@@ -37,16 +37,19 @@ from builder.plan.resolve import (
     Proposal,
     ProposedMatrix,
     Wishes,
+    build_variables,
     from_arguments,
     from_conda,
     from_file,
     from_notebook,
     from_pylock,
     from_pyproject,
+    line_of_itself,
     needs_standalone,
     pages_of,
     propose,
     to_matrix_yaml,
+    with_variables,
 )
 from builder.sources.index import MACHINES, Index, host_platform
 
@@ -339,8 +342,9 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
         if by_hand:
             lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         if itself:
-            lines.append(pip_install((*["--no-build-isolation"] * compiled, "--no-deps", itself), ()))
-        command = " && ".join(lines)
+            lines.append(line_of_itself(found.asked))
+        before = build_variables(found.asked, cell, found.demand)
+        command = " && ".join(with_variables(lines, before))
         yield AnswerLine(kind="by-hand", text=f"  then, by hand: {command}", command=command)
         after_torch = {row.name for row in load().builds if row.against}
         late = [text for text in left if names_of([text]) & after_torch]

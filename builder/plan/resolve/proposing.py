@@ -30,7 +30,7 @@ from builder.plan.resolve.loosening import (
     without_contradictions,
     written_twice,
 )
-from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
+from builder.plan.resolve.native_code import build_variables, for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -285,7 +285,10 @@ def _with_way(
         *of_sources(asked, best, demand),
         *of_unedited(asked, best),
     )
-    system = [*of_hand(asked), *(one.line(best.cell) for one in paged)]
+    system = [
+        *of_hand(asked, build_variables(asked, best.cell, demand)),
+        *(one.line(best.cell) for one in paged),
+    ]
     system += of_system(best, demand, by_hand, unread)
     notes = (*notes, *of_override(best, changes, files))
     return with_way(refusal, changes, best, whole, system=system, notes=notes)

@@ -14,8 +14,8 @@ from builder.plan.resolve import native_code
 from builder.plan.resolve.evidence import with_data_on_cpu, with_told
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.set_aside import with_aside
-from builder.plan.resolve.solve import Demand, split
-from builder.plan.resolve.wishes import TYPED, from_arguments
+from builder.plan.resolve.solve import Demand, search, split
+from builder.plan.resolve.wishes import TYPED, Wishes, from_arguments
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
@@ -846,3 +846,32 @@ def test_a_companion_of_pytorch_that_the_sources_import_is_of_the_set(tmp_path: 
     assert any("import of torchvision: taken" in note for note in asked.notes)
     (tmp_path / "requirements.txt").write_text("numpy\njax\n")  # nothing of PyTorch's is asked for
     assert "torchvision" not in {wish.name for wish in from_file(tmp_path).wishes}
+
+
+@pytest.mark.parametrize(
+    ("test", "switch"),
+    [
+        ("torch.cuda.is_available() or os.getenv('FORCE_CUDA', '0') == '1'", ["FORCE_CUDA=1"]),
+        ('os.environ.get("MINE_KEEP_CUDA_BUILD", "FALSE") == "TRUE"', ["MINE_KEEP_CUDA_BUILD=TRUE"]),
+        ("os.getenv('BUILD_CUDA_EXT', '1') == '1'", []),  # as it is anyway
+        ("os.getenv('SKIP_CUDA_BUILD', 'FALSE') == 'TRUE'", []),
+        ("os.getenv('CC', 'gcc') == 'gcc'", []),
+    ],
+)
+def test_what_turns_cuda_code_on_in_a_setup_py_stands_before_the_line_that_compiles_it(
+    tmp_path, test, switch
+) -> None:
+    (tmp_path / "setup.py").write_text(
+        "import os, torch\nfrom setuptools import setup\n"
+        "from torch.utils.cpp_extension import CUDAExtension\n"
+        f"more = [CUDAExtension('x', ['x.cu'])] if {test} else []\n"
+        "setup(name='x', ext_modules=more, install_requires=['torch==2.4.1'])\n"
+    )
+    asked = from_file(tmp_path)
+    frameworks, companions = split(asked.merged())
+    demand = Demand(frameworks=frameworks, companions=companions, gpus=("RTX4090",))
+    best = search(demand, available={}).possible[0]
+    before = native_code.build_variables(asked, best.cell, demand)
+    assert before[:-1] == switch
+    assert before[-1].startswith("TORCH_CUDA_ARCH_LIST=8.")
+    assert native_code.build_variables(Wishes(), best.cell, demand) == []
