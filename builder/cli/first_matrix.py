@@ -308,7 +308,7 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
                 yield _detail(f"{hard}: pip compiles it from its sources, which takes {needs}")
             if pure:
                 yield _detail(f"{pure}: pip builds it from its sources, without a compiler")
-        if first.unasked is not None and cell.pip:
+        if first.unasked is not None and first.wheels is None and cell.pip:
             yield _detail("which of these have a wheel was not asked; pip compiles the others")
         if late := after(cell):
             text = "after their framework, which their builds import; without a wheel that fits they are"
@@ -423,7 +423,8 @@ def without_sources(note: str, *, verbose: bool = False) -> str:
 def _proven(one: Proposal) -> list[str]:
     """The wheels of a cell, and what was asked of them."""
     if one.unasked is not None:
-        return [f"the resolver was not asked: {one.unasked}"]
+        what = " about the framework" * (one.wheels is not None)
+        return [f"the resolver was not asked{what}: {one.unasked}"]
     size = f", {human_bytes(one.size)}" if one.size is not None else ""
     wheels = f"the resolver finds {counted(one.wheels or 0, 'wheel')} for it{size}"
     if one.unproven is not None:

@@ -190,20 +190,23 @@ def unedited(
     for one in asked.unedited:
         for bound in (one.parsed, *_of_pytorch(one.parsed)):
             wish = bounds.get(canonical(bound.name))
-            if wish is None or pinned(wish.parsed) or apart(wish.parsed.specifier, bound.specifier):
+            if wish is None or apart(wish.parsed.specifier, bound.specifier):
                 continue
             taken[wish.name] = taken.get(wish.name, SpecifierSet()) & bound.specifier
     if not taken:
         return None
 
     def bounded(wish: NamedRequirement) -> NamedRequirement:
+        if wish.name not in taken:
+            return wish
         parsed = Requirement(str(wish.parsed))
-        parsed.specifier &= taken.get(wish.name, SpecifierSet())
-        return replace(wish, parsed=parsed) if wish.name in taken else wish
+        parsed.specifier &= taken[wish.name] if pinned(parsed) is None else SpecifierSet()
+        return replace(wish, parsed=parsed, proven=wish.proven & taken[wish.name])
 
     frameworks = tuple(map(bounded, demand.frameworks))
     found = replace(demand, frameworks=frameworks, companions=tuple(map(bounded, demand.companions)))
-    if closest(replace(found, companions=()), {}, available=available) is None:
+    freed = tuple(one.bound(str(one.proven)) if one.name in taken else one for one in frameworks)
+    if closest(replace(found, frameworks=freed, companions=()), {}, available=available) is None:
         return None
     said = ", ".join(f"{name}{specifier}" for name, specifier in taken.items())
     places = ", ".join(dict.fromkeys(one.place for one in asked.unedited))

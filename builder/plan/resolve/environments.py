@@ -635,7 +635,7 @@ def _torch(row: FrameworkRow, version: str) -> str:
 def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str | None) -> str:
     """An open requirement, or the newest build for the CUDA and the Python that stand beside it."""
     cuda = _cuda(pytorch, by_name)
-    if cuda is None:
+    if cuda is None or pytorch.name == "pytorch-nightly":  # which is of no release
         return f"torch{pytorch.bounds or ''}"
     rows = [
         row

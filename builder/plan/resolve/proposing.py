@@ -56,6 +56,7 @@ from builder.plan.resolve.refusals import (
 )
 from builder.plan.resolve.resolver import brought, prove
 from builder.plan.resolve.servers import of_servers
+from builder.plan.resolve.silent_pages import asked_of_rest
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -513,7 +514,7 @@ def _standing(
     if index is None:
         why = "the index was not asked (--offline)"
         return [replace(one, unasked=why) for one in possible[:limit]], []
-    standing, refused = prove(possible, demand, index, limit, note)
+    standing, refused = asked_of_rest(*prove(possible, demand, index, limit, note), demand, index)
     if not standing:
         # what differs in the Python alone, which the first line names, is said once
         words = {text.partition("\n")[2] or text: text for text in reversed([*refused])}

@@ -39,6 +39,7 @@ from builder.plan.resolve.loosening import (
 )
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.resolver import SECONDS
+from builder.plan.resolve.silent_pages import rest_of
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -84,7 +85,8 @@ def nearest_demand(
         plain = replace(plain, frameworks=demand.frameworks)
         other = _nearest(plain, sources, only=_on_the_default_index)
     if other is None or other.proposal.unasked is not None:
-        return found
+        rest = rest_of(found.proposal, demand, index)
+        return found if isinstance(rest, str) else replace(found, proposal=rest)
     cell, silent = other.proposal.cell, found.proposal.unasked
     swapped = [one for one in swapped if one.asked.holds(cell.python, cell.platform)]
     moved = (replace(one, reason=one.reason or silent) for one in other.changes)
