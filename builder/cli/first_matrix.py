@@ -37,16 +37,19 @@ from builder.plan.resolve import (
     Proposal,
     ProposedMatrix,
     Wishes,
+    build_variables,
     from_arguments,
     from_conda,
     from_file,
     from_notebook,
     from_pylock,
     from_pyproject,
+    line_of_itself,
     needs_standalone,
     pages_of,
     propose,
     to_matrix_yaml,
+    with_variables,
 )
 from builder.sources.index import MACHINES, Index, host_platform
 
@@ -305,7 +308,7 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
                 yield _detail(f"{hard}: pip compiles it from its sources, which takes {needs}")
             if pure:
                 yield _detail(f"{pure}: pip builds it from its sources, without a compiler")
-        if first.unasked is not None and cell.pip:
+        if first.unasked is not None and first.wheels is None and cell.pip:
             yield _detail("which of these have a wheel was not asked; pip compiles the others")
         if late := after(cell):
             text = "after their framework, which their builds import; without a wheel that fits they are"
@@ -339,8 +342,9 @@ def _of_hand(found: ProposedMatrix, pages: Sequence[str]) -> Iterator[AnswerLine
         if by_hand:
             lines.append(pip_install(("--no-build-isolation", *by_hand), (), pages if left else ()))
         if itself:
-            lines.append(pip_install((*["--no-build-isolation"] * compiled, "--no-deps", itself), ()))
-        command = " && ".join(lines)
+            lines.append(line_of_itself(found.asked))
+        before = build_variables(found.asked, cell, found.demand)
+        command = " && ".join(with_variables(lines, before))
         yield AnswerLine(kind="by-hand", text=f"  then, by hand: {command}", command=command)
         after_torch = {row.name for row in load().builds if row.against}
         late = [text for text in left if names_of([text]) & after_torch]
@@ -419,7 +423,8 @@ def without_sources(note: str, *, verbose: bool = False) -> str:
 def _proven(one: Proposal) -> list[str]:
     """The wheels of a cell, and what was asked of them."""
     if one.unasked is not None:
-        return [f"the resolver was not asked: {one.unasked}"]
+        what = " about the framework" * (one.wheels is not None)
+        return [f"the resolver was not asked{what}: {one.unasked}"]
     size = f", {human_bytes(one.size)}" if one.size is not None else ""
     wheels = f"the resolver finds {counted(one.wheels or 0, 'wheel')} for it{size}"
     if one.unproven is not None:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from .environments import from_conda as from_conda
     from .manifests import from_pylock as from_pylock, from_pyproject as from_pyproject
     from .notes import ProposalNote as ProposalNote
+    from .native_code import build_variables as build_variables
     from .other_systems import (
         AskedSystem as AskedSystem,
         ElsewhereLine as ElsewhereLine,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         without_cuda as without_cuda,
     )
     from .project_files import from_file as from_file
+    from .project_install import line_of_itself as line_of_itself, with_variables as with_variables
     from .proposing import AskedMachine as AskedMachine, ProposedMatrix as ProposedMatrix, propose as propose
     from .refusals import last_release as last_release
     from .source_files import from_notebook as from_notebook

@@ -305,14 +305,14 @@ _SPEC = re.compile(
     re.ASCII,
 )
 _FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?", re.ASCII)
-_PYTORCH = {"pytorch", "pytorch-gpu", "pytorch-cpu"}
+_PYTORCH = {"pytorch", "pytorch-gpu", "pytorch-cpu", "pytorch-nightly"}
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
     r"|openblas|tensorflow-(?:base|mkl|eigen)|_?tflow.*|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses"
     r"|ca-certificates|ffmpeg|cmake|make|git"
     r"|hdf5|boost(?:-cpp)?|yaml|eigen|fftw|glib|gst.*|qt(?:-main)?|cairo|pcre2?|expat|fontconfig|dbus|pango|gmp|mpfr|mpc"
     r"|harfbuzz|pixman|giflib|krb5|nettle|gnutls|openh264|x264|x265|lame|snappy|brotli-(?:bin|c)|python_abi|python-abi"
-    r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
+    r"|numpy-base|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|_?(?:ana|mini)?conda(?:[-_].*)?|(?:micro)?mamba|boa|cxx-compiler|compilers"
 )
 """Conda packages that are no Python packages, or that every image has."""
 _NAMES_CUDA = re.compile(r"(.+?)-cuda-?(\d+)-(\d+)")
@@ -635,7 +635,7 @@ def _torch(row: FrameworkRow, version: str) -> str:
 def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str | None) -> str:
     """An open requirement, or the newest build for the CUDA and the Python that stand beside it."""
     cuda = _cuda(pytorch, by_name)
-    if cuda is None:
+    if cuda is None or pytorch.name == "pytorch-nightly":  # which is of no release
         return f"torch{pytorch.bounds or ''}"
     rows = [
         row

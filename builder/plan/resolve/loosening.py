@@ -78,7 +78,9 @@ class Substitution:
             return self.by_hand is not None
         version = pinned(Requirement(self.instead))
         same = canonical(Requirement(self.instead).name) == self.asked.name
-        return bool(same and version and self.asked.told) and self.asked.firmly_takes(version or "")
+        if version is None:  # any release: nothing firm may bound it
+            return same and bool(self.asked.told) and self.asked.told == self.asked.parsed.specifier
+        return bool(same and self.asked.told) and self.asked.firmly_takes(version)
 
     def __str__(self) -> str:
         place, why = f"{self.asked} ({self.asked.place})", f": {self.reason}" if self.reason else ""

@@ -4,6 +4,7 @@ index has sources alone; what that takes on the system, and the releases that ca
 
 import contextlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.rules import cuda_of
-from builder.plan.facts.tables import GpuRow, RemovedRow, cards_of, load
+from builder.plan.facts.tables import GpuRow, cards_of, load
 from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.solve import Demand, Proposal
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
@@ -59,12 +60,49 @@ _BY_SETUP = re.compile(
 )
 
 
+_SWITCH = re.compile(
+    r"os\.(?:getenv|environ\.get)\(\s*['\"](?P<name>\w*(?:FORCE_CUDA|WITH_CUDA|USE_CUDA|BUILD_CUDA|KEEP_CUDA"
+    r"|CUDA_EXT|CUDA_BUILD)\w*)['\"]\s*(?:,\s*['\"](?P<default>\w*)['\"]\s*)?\)\s*==\s*['\"](?P<value>\w+)['\"]"
+)
+"""A variable by which a setup.py compiles CUDA code, whatever it sees of the machine: FORCE_CUDA=1."""
+
+
+def _switches(text: str) -> list[str]:
+    """The variables, each with the value that turns CUDA code on, which it has not by default."""
+    found = (one for one in _SWITCH.finditer(text) if not re.search(r"SKIP|NO_|DISABLE", one["name"]))
+    switches = (f"{one['name']}={one['value']}" for one in found if one["value"] != one["default"])
+    return [
+        one for one in dict.fromkeys(switches) if one.partition("=")[2] not in {"0", "FALSE", "False", "OFF"}
+    ]
+
+
+def build_variables(asked: Wishes, cell: Cell, demand: Demand) -> list[str]:
+    """What stands before pip where the project's own CUDA code is compiled, as words of a shell: the switches
+    of its setup.py, and the architectures of the cards. A machine that builds, as of ``docker build`` or a
+    login node, may see no card, and without these it compiles for the CPU alone, or for every architecture.
+    """
+    if not any(kind == "install" for kind, _, _ in asked.compiling):
+        return []
+    listed = _listed_for(cell, cards_of(demand.gpus))
+    arch = [f"TORCH_CUDA_ARCH_LIST={shlex.quote(listed)}"] if listed else []
+    return [*dict.fromkeys(value for kind, value, _ in asked.compiling if kind == "switch"), *arch]
+
+
+def _listed_for(cell: Cell, cards: Sequence[GpuRow]) -> str:
+    """The architectures of the cards as TORCH_CUDA_ARCH_LIST has them: ``8.0 8.6``."""
+    known = {_known_to_nvcc(cell, card) for card in cards}
+    return " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+
+
 def note_builds(files: Iterable[Path], found: Wishes) -> None:
     """Remember a project's own scripts and makefiles that run nvcc, those that compile what is not here, and
     the architectures that they name; setup.py by PyTorch's tool is known before.
     """
     known = {place for _, _, place in found.compiling}
     for path in files:
+        if path.name == "setup.py" and str(path) in known:
+            with contextlib.suppress(UsageError):  # no text
+                found.compiling += (("switch", one, str(path)) for one in _switches(read_text(path)))
         if not _BUILDS.fullmatch(path.name) or str(path) in known:
             continue
         with contextlib.suppress(UsageError):  # no text, or too long: another file tells
@@ -78,23 +116,6 @@ def note_builds(files: Iterable[Path], found: Wishes) -> None:
                 found.compiling.append(("script", " ".join(listed), str(path)))
             elif path.suffix == ".sh" and _BY_SETUP.search(text):
                 found.compiling.append(("perhaps", "", str(path)))
-
-
-def note_removed(sources: Iterable[Path], found: Wishes) -> None:
-    """Note the names in a project's C++ and CUDA sources that PyTorch has no more, with what it has then."""
-    seen = dict[RemovedRow, list[str]]()
-    for path in sources:
-        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
-            text = read_text(path)
-            for row in load().removed_names:
-                if (at := text.find(row.name)) >= 0:
-                    seen.setdefault(row, []).append(f"{path}:{text.count(chr(10), 0, at) + 1}")
-    for row, places in seen.items():
-        more = f" and {len(places) - 1} more files" if len(places) > 1 else ""
-        found.notes.append(
-            f"{places[0]}{more}: {row.name}, which PyTorch has no longer from {row.until} on: put "
-            f"{row.instead} there before it is compiled"
-        )
 
 
 def for_compiling(demand: Demand, asked: Wishes) -> Demand:
@@ -173,7 +194,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     has_it = f"{devel} it" if devel else ""
     cards = cards_of(demand.gpus)
     known = {_known_to_nvcc(best.cell, card) for card in cards}
-    listed = " ".join(sorted(known, key=lambda one: key(one.partition("+")[0])))
+    listed = _listed_for(best.cell, cards)
     gcc = next((gcc for first, gcc in _GCC if len(key(cuda)) > 1 and key(cuda) >= key(first)), None)
     host = f", with a gcc of at most {gcc} (CC=gcc-{gcc} CXX=g++-{gcc})" if gcc is not None else ""
     host += _later_nvcc(cuda, cards)
@@ -210,7 +231,7 @@ def of_sources(asked: Wishes, best: Proposal, demand: Demand) -> Iterator[str]:
     yield from _of_scripts(asked, f"CUDA {short(cuda, 2)}", host + has_it, cards, known)
     yield from _against_tensorflow(asked, short(cuda, 2))
     for kind, value, place in asked.compiling:
-        if kind in {"run", "install", "script", "perhaps", "tensorflow"}:
+        if kind in {"run", "install", "script", "perhaps", "tensorflow", "switch"}:
             continue
         if kind == "architectures":
             for card in () if _compiled_for(value, cards) else cards[:1]:

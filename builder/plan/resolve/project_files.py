@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
+from builder.plan.resolve.as_written import note_as_written
 from builder.plan.resolve.environments import (
     from_conda,
     from_dockerfile,
@@ -29,8 +30,8 @@ from builder.plan.resolve.manifests import (
     from_pylock,
     from_pyproject,
 )
-from builder.plan.resolve.native_code import note_builds, note_removed
-from builder.plan.resolve.project_texts import is_file, read_text
+from builder.plan.resolve.native_code import note_builds
+from builder.plan.resolve.project_texts import is_file, is_project, read_text
 from builder.plan.resolve.readmes import from_readme
 from builder.plan.resolve.requirements import from_requirements, take_extras
 from builder.plan.resolve.set_aside import lists_in, note_contradictions, take_aside
@@ -43,7 +44,12 @@ from builder.plan.resolve.source_files import (
     note_sources,
     sources_below,
 )
-from builder.plan.resolve.source_language import is_module_of, modules_of, note_language
+from builder.plan.resolve.source_language import (
+    add_framework_companions,
+    is_module_of,
+    modules_of,
+    note_language,
+)
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
 
 
@@ -133,11 +139,12 @@ def _from_folder(folder: Path) -> Wishes:
     if bare or not any(load().is_framework(wish.name) for wish in found.wishes):
         add_imported(folder, found, rest=bare)
     _from_its_own_folders(folder, found)
+    add_framework_companions(folder, found)
     bound_by_folder(folder, found)
     note_sources(folder, found)
     _install_itself(folder, found)
     note_builds(sources_below(folder, ("", ".sh", ".mk", ".cmake", ".txt", ".py")), found)
-    note_removed(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc")), found)
+    note_as_written(sources_below(folder, (".cpp", ".cu", ".h", ".cuh", ".cc", ".py")), found)
     for message in empty:
         found.notes.append(message)
     if not found.wishes:
@@ -277,6 +284,35 @@ def _from_its_own_folders(folder: Path, found: Wishes) -> None:
         found.note(
             wish.place, str(wish), f"it is the project's own folder {own[wish.name]}, installed by hand"
         )
+    if (name := _own_name(folder)) is not None:
+        for wish in [one for one in found.wishes if one.name == name]:
+            found.wishes.remove(wish)
+            found.itself = found.itself or _as_typed(folder)
+            found.note(wish.place, str(wish), "it is the project itself: its folder is installed, no release")
+
+
+def _own_name(folder: Path) -> str | None:
+    """The name that a folder's own metadata give its distribution; None if nothing tells it, or if it is that
+    of a framework, whose folder may be a fork that nobody compiles, or if pip installs no such folder.
+    """
+    for file, pattern in _NAMES if is_project(folder) else ():
+        with contextlib.suppress(UsageError):  # no text, or no such file
+            text = read_text(folder / file) if is_file(folder / file) else ""
+            said = re.search(pattern, text)
+            if said is not None:
+                name = canonical(said[1])
+                return None if load().is_framework(name) else name
+    return None
+
+
+_NAMES = (
+    ("pyproject.toml", r"(?m)^\[(?:project|tool\.poetry)\][^\[]*?^\s*name\s*=\s*['\"]([\w.-]+)['\"]"),
+    ("setup.cfg", r"(?m)^\[metadata\][^\[]*?^name\s*=\s*([\w.-]+)\s*$"),
+    ("setup.py", r"(?m)^\s*(?:name|NAME|PACKAGE_NAME|_NAME)\s*=\s*['\"]([\w.-]+)['\"]"),
+)
+"""Where a distribution's name stands: https://packaging.python.org/en/latest/specifications/pyproject-toml/,
+https://setuptools.pypa.io/en/latest/userguide/declarative_config.html
+"""
 
 
 def _install_itself(folder: Path, found: Wishes) -> None:

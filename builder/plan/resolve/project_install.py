@@ -59,15 +59,25 @@ def _by_uv(best: Proposal, taken: Sequence[str]) -> str:
     return f"{said}, then `uv lock && uv sync`; or, installed by hand, `uv run --no-sync`"
 
 
-def of_hand(asked: Wishes) -> Iterator[str]:
-    """The line that installs the project itself, and what it has from repositories and folders."""
+def of_hand(asked: Wishes, before: Sequence[str] = ()) -> Iterator[str]:
+    """The line that installs the project itself, and what it has from repositories and folders; ``before``:
+    variables of what is compiled, as words of a shell.
+    """
     lines = [pip_install(("--no-build-isolation", *asked.by_hand), ())] if asked.by_hand else []
-    if asked.itself:
-        lines.append(
-            pip_install((*["--no-build-isolation"] * asked.compiles_itself, "--no-deps", asked.itself), ())
-        )
+    lines += [line_of_itself(asked)] if asked.itself else []
     if lines:
-        yield f"then, by hand: {' && '.join(lines)}"
+        yield f"then, by hand: {' && '.join(with_variables(lines, before))}"
+
+
+def line_of_itself(asked: Wishes) -> str:
+    """How pip installs the project's own folder beside a set that has its requirements."""
+    options = (*["--no-build-isolation"] * asked.compiles_itself, "--no-deps", str(asked.itself))
+    return pip_install(options, ())
+
+
+def with_variables(lines: Iterable[str], before: Sequence[str]) -> list[str]:
+    """The lines, with variables before those that compile the project's own code."""
+    return [" ".join((*before, line)) if "--no-build-isolation" in line else line for line in lines]
 
 
 def told_python(asked: Wishes) -> str | None:

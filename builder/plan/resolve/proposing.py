@@ -18,8 +18,9 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.versions import at_least, contains, lower_bound, pinned, release
-from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, Outcome, platform_of
+from builder.plan.facts.rules import BROKEN_SET, PYTORCH, MachineDrivers, platform_of
 from builder.plan.facts.tables import NameRow, cards_of, load
+from builder.plan.resolve.as_written import near_as_written, of_unedited, ways_as_written
 from builder.plan.resolve.cuda_variants import PageWheel, without_pages
 from builder.plan.resolve.dates import time_of
 from builder.plan.resolve.evidence import ways_of, with_data_on_cpu
@@ -29,7 +30,7 @@ from builder.plan.resolve.loosening import (
     without_contradictions,
     written_twice,
 )
-from builder.plan.resolve.native_code import for_compiling, installed_by_nvcc, of_sources
+from builder.plan.resolve.native_code import build_variables, for_compiling, installed_by_nvcc, of_sources
 from builder.plan.resolve.notes import (
     ProposalNote,
     for_jetson,
@@ -55,6 +56,7 @@ from builder.plan.resolve.refusals import (
 )
 from builder.plan.resolve.resolver import brought, prove
 from builder.plan.resolve.servers import of_servers
+from builder.plan.resolve.silent_pages import asked_of_rest
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -69,7 +71,7 @@ from builder.plan.resolve.solve import (
     to_matrix_yaml,
     wheel_pythons,
 )
-from builder.plan.resolve.substitutes import joined, nearest_demand
+from builder.plan.resolve.substitutes import joined, keeps_files, nearest_demand
 from builder.plan.resolve.vendor_builds import refused_for_vendor
 from builder.plan.resolve.wishes import NamedRequirement, Wishes, from_arguments
 from builder.sources.index import Index, Offer, ask
@@ -184,7 +186,8 @@ def propose(
         demand, paged = _without_pages(for_compiling(of_its_time(demand, available, asked.notes), asked))
         refusal = _refused_for(swapped)
         ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
-        demand = ways[-1][0]
+        ways = ways_as_written(ways, asked, available)
+        demand = near_as_written(ways[-1][0], asked, available)
         try:
             demand, dropped, standing, told = _first_served(
                 ways, available, index, limit, rootfs=rootfs, note=note
@@ -203,7 +206,7 @@ def propose(
             refusal = refusal or problem
         if index is not None:
             standing = [with_code_read(one, demand, index, note) for one in standing]
-        if refusal is not None and not take_nearest and not _keeps_files(changes, standing[0]):
+        if refusal is not None and not take_nearest and not keeps_files(changes, standing[0]):
             some = any(one.instead is None for one in changes)
             whole = _without_driver(demand, available, index) if some else None
             raise _with_way(
@@ -246,14 +249,6 @@ def _demanded(asked: Wishes, on: AskedMachine, python: str | None) -> Demand:
     )
 
 
-def _keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
-    """Whether a set keeps to a project's requirements, and is possible, but for what nobody compiled yet."""
-    open_ = {one.rule for one in best.findings if one.outcome is Outcome.UNKNOWN}
-    return (best.possible or (bool(changes) and open_ == {"from-source"})) and all(
-        one.keeps_files for one in changes
-    )
-
-
 def _without_pages(demand: Demand) -> tuple[Demand, list[PageWheel]]:
     """As :func:`without_pages`, of a demand."""
     frameworks, companions, paged = without_pages(demand.frameworks, demand.companions)
@@ -289,8 +284,12 @@ def _with_way(
         *of_indexes(asked.places, best, demand),
         *of_retired(best, demand),
         *of_sources(asked, best, demand),
+        *of_unedited(asked, best),
     )
-    system = [*of_hand(asked), *(one.line(best.cell) for one in paged)]
+    system = [
+        *of_hand(asked, build_variables(asked, best.cell, demand)),
+        *(one.line(best.cell) for one in paged),
+    ]
     system += of_system(best, demand, by_hand, unread)
     notes = (*notes, *of_override(best, changes, files))
     return with_way(refusal, changes, best, whole, system=system, notes=notes)
@@ -515,7 +514,7 @@ def _standing(
     if index is None:
         why = "the index was not asked (--offline)"
         return [replace(one, unasked=why) for one in possible[:limit]], []
-    standing, refused = prove(possible, demand, index, limit, note)
+    standing, refused = asked_of_rest(*prove(possible, demand, index, limit, note), demand, index)
     if not standing:
         # what differs in the Python alone, which the first line names, is said once
         words = {text.partition("\n")[2] or text: text for text in reversed([*refused])}

@@ -88,7 +88,7 @@ def _not_beside(there: Mapping[str, Requirement]) -> Iterator[str]:
 def _there(cell: Cell) -> dict[str, Requirement]:
     """The requirements of a cell by name, and by that of their framework: ``cupy`` of ``cupy-cuda12x``."""
     found = dict[str, Requirement]()
-    for one in map(Requirement, (*cell.pip, *cell.frameworks)):
+    for one in map(Requirement, (*cell.cuda.packages, *cell.pip, *cell.frameworks)):
         found[canonical(one.name)] = one
         found.setdefault(load().table_name(canonical(one.name)), one)
     return found

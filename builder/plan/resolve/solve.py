@@ -244,7 +244,7 @@ class Proposal:
     cell: Cell
     findings: tuple[Finding, ...]
     wheels: int | None = None
-    """How many wheels the resolver's solution has; None if it was not asked."""
+    """How many wheels the resolver's solution has, of the rest alone if ``unasked``; None if nobody asked."""
     size: int | None = None
     """Bytes of these wheels; None if it was not asked, or the index has not told of each."""
     unasked: str | None = None

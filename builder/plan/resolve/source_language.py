@@ -15,6 +15,7 @@ from builder.core.documents import parse_json
 from builder.core.errors import UsageError
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
+from builder.plan.resolve.evidence import used_names
 from builder.plan.resolve.project_texts import read_text
 from builder.plan.resolve.source_files import IMPORT, MOST_SOURCES, OF_MODULES, cells_of, sources_below
 from builder.plan.resolve.wishes import NamedRequirement, Wishes
@@ -108,3 +109,37 @@ def is_module_of(name: str, modules: Iterable[str]) -> bool:
     plain = {OF_MODULES.get(one, one) for one in modules}
     plain |= {row.instead for one in modules if (row := load().mistaken_names.get(one.lower())) is not None}
     return name in {canonical(one) for one in plain}
+
+
+_OF_TORCH = ("torchvision", "torchaudio", "torchtext")
+"""Packages of PyTorch's own, each release of which is for one of PyTorch."""
+
+
+def add_framework_companions(folder: Path, found: Wishes) -> None:
+    """Take over, in any release, the packages of PyTorch's own that a folder's sources certainly import and
+    no list has: each is for one release of PyTorch, so that one installed later would replace that.
+    """
+    names = {wish.name for wish in found.wishes}
+    if "torch" not in names:
+        return
+    lacking, own, places = {*_OF_TORCH} - names, {folder.absolute().name}, dict[str, str]()
+    for path in itertools.islice(sources_below(folder, (".py", ".ipynb")), MOST_SOURCES):
+        own |= {path.stem, path.parent.name}
+        with contextlib.suppress(UsageError):  # no text, or too long: another file tells
+            text = read_text(path)
+            sources = (
+                cells_of(text, path)
+                if path.suffix == ".ipynb"
+                else [(str(path), text, f"{path}:{{}}".format)]
+            )
+            for _, code, place in sources if any(one in text for one in lacking) else ():
+                for use in used_names(code, place)[0]:
+                    places.setdefault(use.name.partition(".")[0], use.place)
+    for name in sorted(lacking & {*places} - own):
+        if not any(
+            re.search(rf"(?i)pytorch/(?:{name.removeprefix('torch')}|{name})\b", one) for one in found.by_hand
+        ):
+            found.add(name, places[name])
+            found.note(
+                places[name], f"import of {name}", "taken, of the release for PyTorch's: no list has it"
+            )

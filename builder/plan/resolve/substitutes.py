@@ -25,7 +25,7 @@ from builder.core.versions import (
     pinned,
     release,
 )
-from builder.plan.facts.rules import by_compat
+from builder.plan.facts.rules import Outcome, by_compat
 from builder.plan.facts.tables import load
 from builder.plan.resolve.dates import OLDEST_PYTHON
 from builder.plan.resolve.loosening import (
@@ -39,6 +39,7 @@ from builder.plan.resolve.loosening import (
 )
 from builder.plan.resolve.refusals import against
 from builder.plan.resolve.resolver import SECONDS
+from builder.plan.resolve.silent_pages import rest_of
 from builder.plan.resolve.solve import (
     Demand,
     Proposal,
@@ -84,7 +85,8 @@ def nearest_demand(
         plain = replace(plain, frameworks=demand.frameworks)
         other = _nearest(plain, sources, only=_on_the_default_index)
     if other is None or other.proposal.unasked is not None:
-        return found
+        rest = rest_of(found.proposal, demand, index)
+        return found if isinstance(rest, str) else replace(found, proposal=rest)
     cell, silent = other.proposal.cell, found.proposal.unasked
     swapped = [one for one in swapped if one.asked.holds(cell.python, cell.platform)]
     moved = (replace(one, reason=one.reason or silent) for one in other.changes)
@@ -467,3 +469,11 @@ def _with_the_rest(demand: Demand, available: Mapping[str, Sequence[str]]) -> De
 def _minors_apart(python: str, there: Set[str]) -> int:
     """How many minor releases a Python is from the nearest of these."""
     return min(abs(key(python)[1] - key(other)[1]) for other in there)
+
+
+def keeps_files(changes: Sequence[Substitution], best: Proposal) -> bool:
+    """Whether a set keeps to a project's requirements, and is possible, but for what nobody compiled yet."""
+    open_ = {one.rule for one in best.findings if one.outcome is Outcome.UNKNOWN}
+    return (best.possible or (bool(changes) and open_ == {"from-source"})) and all(
+        one.keeps_files for one in changes
+    )

@@ -181,6 +181,8 @@ class Wishes:
     """Bounds of lists beside the one that is read, on what both name."""
     told: dict[str, NamedRequirement] = field(default_factory=dict)
     """What a README says of releases, by package, and ``python``: it counts less than a requirement."""
+    unedited: list[NamedRequirement] = field(default_factory=list)
+    """Bounds within which the sources work as they are written; where a machine takes none, others do."""
     compiling: list[tuple[str, str, str]] = field(default_factory=list)
     """What a project says of its own compilation: ``architectures``, ``nvcc``, what compiles CUDA code as
     programs ``run``, at their ``install`` by PyTorch's tool, by a ``script`` of its own (the value: sm_'s
@@ -318,6 +320,7 @@ class Wishes:
         self.extras = {**other.extras, **self.extras}
         self.pages = {**other.pages, **self.pages}
         self.compiling += other.compiling
+        self.unedited += other.unedited
         self.aside += other.aside
         for module, taken in other.used.items():
             self.used.setdefault(module, set()).update(taken)

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         JetpackRow as JetpackRow,
         KernelRow as KernelRow,
         NameRow as NameRow,
-        RemovedRow as RemovedRow,
         SameFilesRow as SameFilesRow,
         SystemRow as SystemRow,
         TagRow as TagRow,

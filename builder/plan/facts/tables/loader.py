@@ -53,6 +53,7 @@ from builder.plan.facts.tables.rows import (
     SystemRow,
     TagRow,
     ToolkitRow,
+    TorchHeaders,
     VendorBuildRow,
     WheelFamilyRow,
     WheelPageRow,
@@ -221,6 +222,15 @@ class Facts:
     def removed_names(self) -> tuple[RemovedRow, ...]:
         """What extensions of PyTorch's own kind lost."""
         return TableFile(self.folder / "kernel-compilers.toml").rows(RemovedRow, "removed")
+
+    @functools.cached_property
+    def torch_headers(self) -> TorchHeaders:
+        """What PyTorch's own C++ headers lost."""
+        table: Mapping[str, Any] = json.loads((self.folder / "torch-headers.json").read_text("utf-8"))
+        rows = ((name, (until, now)) for until, each in table["gone"].items() for name, now in each.items())
+        return TorchHeaders(
+            gone=dict(rows), standards=table["standards"], by_type_until=table["by_type_until"]
+        )
 
     @functools.cached_property
     def elsewhere(self) -> tuple[ElsewhereRow, ...]:

@@ -364,6 +364,18 @@ class RemovedRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TorchHeaders:
+    """What releases of PyTorch took out of its C++ headers, by the wheels: ``scripts/torch-headers``."""
+
+    gone: Mapping[str, tuple[str, str]]
+    """By header the first release without it, and the header of that name elsewhere, else nothing."""
+    standards: Mapping[str, int]
+    """By release the C++ standard that its headers ask for, as 17, where it is a newer one."""
+    by_type_until: str | None
+    """The first release whose AT_DISPATCH_… takes no ``tensor.type()``; None if every one does."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArchiveRow(Row):
     """An archive of python-build-standalone."""
 

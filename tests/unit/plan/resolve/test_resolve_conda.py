@@ -9,7 +9,14 @@ import pytest
 
 from builder.core.errors import CellError, UsageError
 from builder.plan.matrix import load
-from builder.plan.resolve.environments import CondaPackage, conda_package, from_conda, in_wheels, read_conda
+from builder.plan.resolve.environments import (
+    CondaPackage,
+    conda_package,
+    from_conda,
+    from_dockerfile,
+    in_wheels,
+    read_conda,
+)
 
 MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
@@ -289,3 +296,13 @@ def test_a_toolkit_by_its_major_alone_is_any_of_it(pytorch: str, requirement: st
     path.write_text(f"dependencies: [python=3.9, {pytorch}, cudatoolkit=11]\n")
     (wish,) = [one for one in from_conda(path).wishes if one.name == "torch"]
     assert str(wish) == requirement
+
+
+def test_names_of_condas_own_are_no_packages_of_an_index(tmp_path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM nvidia/cuda:9.0-devel-ubuntu16.04\nRUN conda install -y conda-build anaconda-client ipython\n"
+        "RUN conda install pytorch-nightly cudatoolkit=9.0 -c pytorch\nRUN pip install yacs\n"
+    )
+    asked = from_dockerfile(tmp_path / "Dockerfile")
+    assert {str(wish) for wish in asked.wishes} == {"torch", "ipython", "yacs"}
+    assert any("conda-build" in note and "not taken over" in note for note in asked.notes)

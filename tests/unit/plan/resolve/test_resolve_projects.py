@@ -14,8 +14,8 @@ from builder.plan.resolve import native_code
 from builder.plan.resolve.evidence import with_data_on_cpu, with_told
 from builder.plan.resolve.project_files import from_file
 from builder.plan.resolve.set_aside import with_aside
-from builder.plan.resolve.solve import Demand, split
-from builder.plan.resolve.wishes import TYPED, from_arguments
+from builder.plan.resolve.solve import Demand, search, split
+from builder.plan.resolve.wishes import TYPED, Wishes, from_arguments
 from builder.verify.cudnn_verify.common.tables import read_patterns
 
 SAME = ["numpy<1.24", "torch==1.10.2"]
@@ -813,3 +813,65 @@ def test_a_list_that_names_its_project_means_the_folder_that_pip_installs(tmp_pa
     (tmp_path / "mine" / "setup.py").write_text("")
     asked = from_file(Path("requirements.txt"))
     assert (asked.itself, asked.by_hand) == (".", ["./mine"])
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pyproject.toml": '[project]\nversion = "1"\nname = "My_Drug"\ndependencies = ["torch"]\n'},
+        {
+            "setup.cfg": "[metadata]\nname = my-drug\n[options]\ninstall_requires = torch\n",
+            "setup.py": "import setuptools\nsetuptools.setup()\n",
+        },
+        {"setup.py": "from setuptools import setup\nsetup(\n  name='my_drug', install_requires=['torch'])\n"},
+        {"setup.py": "NAME = 'my.drug'\nsetup(name=NAME)\n", "requirements.txt": "torch\nmy-drug\n"},
+    ],
+)
+def test_the_project_itself_is_its_folder_and_no_release_of_an_index(tmp_path, files) -> None:
+    (tmp_path / "README.md").write_text("```\npip install torch\npip install my-drug\n```\n")
+    (tmp_path / "train.py").write_text("import torch\nimport my_drug\n")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    asked = from_file(tmp_path)
+    assert {wish.name for wish in asked.wishes} == {"torch"}
+    assert asked.itself == str(tmp_path)
+
+
+def test_a_companion_of_pytorch_that_the_sources_import_is_of_the_set(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    (tmp_path / "data.py").write_text("import torchvision.transforms as T\ntry:\n    import torchaudio\n")
+    asked = from_file(tmp_path)
+    assert [str(wish) for wish in asked.wishes] == ["torch", "torchvision"]
+    assert asked.wishes[1].place == f"{tmp_path / 'data.py'}:1"
+    assert any("import of torchvision: taken" in note for note in asked.notes)
+    (tmp_path / "requirements.txt").write_text("numpy\njax\n")  # nothing of PyTorch's is asked for
+    assert "torchvision" not in {wish.name for wish in from_file(tmp_path).wishes}
+
+
+@pytest.mark.parametrize(
+    ("test", "switch"),
+    [
+        ("torch.cuda.is_available() or os.getenv('FORCE_CUDA', '0') == '1'", ["FORCE_CUDA=1"]),
+        ('os.environ.get("MINE_KEEP_CUDA_BUILD", "FALSE") == "TRUE"', ["MINE_KEEP_CUDA_BUILD=TRUE"]),
+        ("os.getenv('BUILD_CUDA_EXT', '1') == '1'", []),  # as it is anyway
+        ("os.getenv('SKIP_CUDA_BUILD', 'FALSE') == 'TRUE'", []),
+        ("os.getenv('CC', 'gcc') == 'gcc'", []),
+    ],
+)
+def test_what_turns_cuda_code_on_in_a_setup_py_stands_before_the_line_that_compiles_it(
+    tmp_path, test, switch
+) -> None:
+    (tmp_path / "setup.py").write_text(
+        "import os, torch\nfrom setuptools import setup\n"
+        "from torch.utils.cpp_extension import CUDAExtension\n"
+        f"more = [CUDAExtension('x', ['x.cu'])] if {test} else []\n"
+        "setup(name='x', ext_modules=more, install_requires=['torch==2.4.1'])\n"
+    )
+    asked = from_file(tmp_path)
+    frameworks, companions = split(asked.merged())
+    demand = Demand(frameworks=frameworks, companions=companions, gpus=("RTX4090",))
+    best = search(demand, available={}).possible[0]
+    before = native_code.build_variables(asked, best.cell, demand)
+    assert before[:-1] == switch
+    assert before[-1].startswith("TORCH_CUDA_ARCH_LIST=8.")
+    assert native_code.build_variables(Wishes(), best.cell, demand) == []

@@ -331,6 +331,9 @@ def test_the_python_that_a_readme_tells_is_taken_first_and_said(tmp_path: Path) 
 def test_a_refusal_has_the_line_by_hand() -> None:
     (line,) = of_hand(Wishes(itself=".", by_hand=["./ops"]))
     assert line.endswith("pip install --no-build-isolation ./ops && pip install --no-deps .")
+    (line,) = of_hand(Wishes(itself=".", by_hand=["./ops"]), ["FORCE_CUDA=1", "TORCH_CUDA_ARCH_LIST=8.6"])
+    before = "FORCE_CUDA=1 TORCH_CUDA_ARCH_LIST=8.6 pip install --no-build-isolation ./ops"
+    assert line == f"then, by hand: {before} && pip install --no-deps ."
 
 
 def test_a_line_that_has_ended_is_of_the_time_of_its_last_release() -> None:

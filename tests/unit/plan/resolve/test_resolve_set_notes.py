@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from doubles import small_image
 from packaging.requirements import Requirement
 
+from builder.core.model import Cuda
 from builder.plan.resolve import notes
 from builder.plan.resolve.set_notes import of_old_cards, of_packages_together
 from builder.plan.resolve.solve import Demand, search
@@ -90,3 +92,15 @@ def test_why_the_default_index_is_passed_over_on_arm_is_said_once() -> None:
     assert "for CUDA 13.0: driver 550.144.03 is older than 580.65.06; taken is that with +cu12" in told
     fits = Demand(frameworks=(wish,), gpus=("GH200",), driver="580.95.05", python="3.12")
     assert not [*notes._of_builds(search(fits).possible[0], fits)]
+
+
+def test_tensorflow_on_wheels_of_cuda_11_is_told_where_xla_finds_libdevice() -> None:
+    on_wheels = replace(
+        cell("tensorflow==2.11.1"), cuda=Cuda(provider="wheels", packages=("nvidia-cudnn-cu11==8.5.0.96",))
+    )
+    (told,) = of_packages_together(on_wheels)
+    assert "pip install nvidia-cuda-nvcc-cu11==11.8.89" in told
+    assert "XLA_FLAGS=--xla_gpu_cuda_data_dir=" in told
+    assert not together("tensorflow==2.11.1")  # an image's CUDA
+    earlier = replace(on_wheels, frameworks=("tensorflow==2.10.1",))
+    assert not [*of_packages_together(earlier)]

@@ -21,7 +21,7 @@ from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import asked_once, by_compat
 from builder.plan.facts.rules.finding import Finding, Outcome
 from builder.plan.matrix import load
-from builder.plan.resolve import loosening, native_code, proposing, substitutes
+from builder.plan.resolve import loosening, native_code, proposing, silent_pages, substitutes
 from builder.plan.resolve import notes as told_of
 from builder.plan.resolve import resolver as proving
 from builder.plan.resolve import wishes as reading
@@ -742,6 +742,7 @@ def test_a_library_of_the_system_is_written_into_apt_where_nothing_else_speaks_a
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
     monkeypatch.setattr(loosening, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    monkeypatch.setattr(silent_pages, "solved", loosening.solved)
     wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
@@ -781,6 +782,7 @@ def test_the_reason_is_what_the_resolver_says_of_that_package(lines: tuple[str, 
 def test_a_companion_that_nobody_read_moves_with_its_pytorch(monkeypatch) -> None:
     """torchvision 0.8.2 pins torch==1.7.1 in its own metadata; 0.3.0 asks for any from 1.1.0 on."""
     monkeypatch.setattr(loosening, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
+    monkeypatch.setattr(silent_pages, "solved", loosening.solved)
     wanted = demanded("torch==1.1.0", "torchvision==0.3.0", "torchtext==0.3.1", gpus=("RTX3090",))
     found = substitutes.nearest_demand(wanted, Listed(), {})
     assert found is not None
