@@ -293,6 +293,8 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
         yield AnswerLine(kind="pip", text=f"  by pip, {where}: {by_pip}", command=by_pip)
         yield _detail(f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
+        if found.demand.glibc is not None and first.unasked is None and not (first.sources or after(cell)):
+            by_pip += " --only-binary=:all:"  # a newer release without a wheel would else be compiled
         text = f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}"
         yield AnswerLine(kind="pip", text=text, command=by_pip)
         if first.sources:
