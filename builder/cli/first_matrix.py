@@ -293,8 +293,7 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
         yield AnswerLine(kind="pip", text=f"  by pip, {where}: {by_pip}", command=by_pip)
         yield _detail(f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
-        if found.demand.glibc is not None and first.unasked is None and not (first.sources or after(cell)):
-            by_pip += " --only-binary=:all:"  # a newer release without a wheel would else be compiled
+        by_pip += _wheels_alone(found)
         text = f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}"
         yield AnswerLine(kind="pip", text=text, command=by_pip)
         if first.sources:
@@ -322,6 +321,15 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
     if compat:
         yield _detail("no line for pip alone: on this driver it takes the cuda-compat of the image", 2)
     yield from _of_hand(found, pages)
+
+
+def _wheels_alone(found: ProposedMatrix) -> str:
+    """pip's option for the system of an older glibc: a newer release without a wheel for it would else be
+    compiled.
+    """
+    first = found.proposals[0]
+    solved = found.demand.glibc is not None and first.unasked is None
+    return " --only-binary=:all:" * (solved and not first.sources and not after(first.cell))
 
 
 def _detail(text: str, spaces: int = 4) -> AnswerLine:

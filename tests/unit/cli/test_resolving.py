@@ -809,7 +809,7 @@ def test_builds_for_windows_that_nobody_read_are_unknown_and_none_is_no_answer(
     words = {"gpu": ["Quadro P4000"], "driver": ["537.70"], "system": "windows"}
     assert called(command.resolve, ["torch==2.7.1"], json_=True, **words) == 0
     assert json.loads(capsys.readouterr().out)["answer"] == "unknown"
-    monkeypatch.setattr(command, "windows_lines", lambda _cell: None)
+    monkeypatch.setattr(command, "windows_lines", lambda *_cell: None)
     with pytest.raises(NotKnownError, match="Windows takes is not known"):
         called(command.resolve, ["torch==2.7.1"], **words)
 
