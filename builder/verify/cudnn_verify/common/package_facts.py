@@ -8,13 +8,13 @@ import re
 from .conflicts import CONFLICT_FACTS
 from .distributions import canonical, module_facts
 from .framework_builds import serves, torch_index
-from .known_bad import known_bad_mend
+from .known_bad import known_bad_mend, rows_with_words
 from .requirement_facts import COMPILED_AT_INSTALL, PURE, REQUIREMENT_FACTS, asked_release
 from .tables import cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
 from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apart
 from .two_copies import one_opencv
-from .versions import dotted, numbers
+from .versions import dotted, numbers, pins_of, satisfies
 from .wheel_tags import faiss_of_today, without_cuda_here
 
 # Those that pip compiles here, against the PyTorch that is here.
@@ -178,10 +178,14 @@ def _cutlass_dsl(remedies):
 
 
 def _tensorflow_whole(remedies):
-    """The TensorFlow that is here, with its libraries; None for an unknown release, and before 2.16, whose
-    extra asks for packages that no index has: https://github.com/tensorflow/tensorflow/issues/66517
+    """The TensorFlow that is here, with its libraries, or what stands in for one on record as bad; None for an
+    unknown release, and before 2.16, whose extra asks for packages that no index has:
+    https://github.com/tensorflow/tensorflow/issues/66517
     """
     version = (remedies.here.packages.get("tensorflow") or "").partition("+")[0]
+    for row in rows_with_words():
+        if [*row["when"]] == ["tensorflow"] and satisfies(version, pins_of(row["when"]["tensorflow"])):
+            return row["mend"][0]
     exact = version if len(numbers(version)) > 2 else version + ".*"
     return "tensorflow[and-cuda]==" + exact if numbers(version) >= (2, 16) else None
 
