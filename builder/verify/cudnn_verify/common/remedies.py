@@ -105,7 +105,10 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _NEW_DRIVER.search(c.text)] or found
         if self.cards_apart():
             found = [c for c in found if not _NEW_DRIVER.search(c.text)]
-        elif self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
+        elif self.capability and self.capability >= (
+            10,
+            0,
+        ):  # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
         found = as_here(with_held(self, cause, with_others(self, found)), self.here)
         if "enterprise-linux" in self.here.places:  # RPM Fusion's akmod is Fedora's way
@@ -116,7 +119,9 @@ class Remedies(FrameworkBuilds):
         # no index has wheels with CUDA for it; those for ARM servers have code for Thor from CUDA 13 on
         if "jetson" in self.here.places and self.capability != (11, 0):
             own = self.jetpack_index()
-            found = [c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text) or own and own in c.text]
+            found = [
+                c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text) or own and own in c.text
+            ]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found

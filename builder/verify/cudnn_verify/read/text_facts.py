@@ -379,7 +379,7 @@ class TextFacts(object):
         self.l4t = next(iter(_groups("l4t", text).values()), None)
         """The major number of a Jetson's L4T: 36 is JetPack 6."""
         self.off_the_mac = bool(_groups("pip_for_another_system", text))
-        """Whether wheels are fetched on one machine for the system of another, or installed without an index."""
+        """Whether wheels are fetched for another system, or installed without an index."""
         self.compat = _groups("driver_library", text).get("version")
         self.driver = said or self.compat or _branch_told(text)
         majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}
