@@ -320,7 +320,21 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
             yield AnswerLine(kind="newer", text=text, command=line)
     if compat:
         yield _detail("no line for pip alone: on this driver it takes the cuda-compat of the image", 2)
+        yield from (_detail(text) for text in _without_image(first))
     yield from _of_hand(found, pages)
+
+
+def _without_image(first: Proposal) -> Iterator[str]:
+    """How to have the package cuda-compat without the image, which takes no root: its files in a folder."""
+    found = by_compat(first.findings)
+    for value in found.values if found is not None else ():
+        if package := re.fullmatch(r"cuda-compat-(\d+)-(\d+)", value.what):
+            folder = f"usr/local/cuda-{package[1]}.{package[2]}/compat"
+            yield (
+                f"without it, on a data-centre card: `apt-get download {value.what} && dpkg -x "
+                f"{value.what}_*.deb compat` from NVIDIA's repository, $PWD/compat/{folder} first in "
+                "LD_LIBRARY_PATH, and then pip's line (https://docs.nvidia.com/deploy/cuda-compatibility/)"
+            )
 
 
 def _wheels_alone(found: ProposedMatrix) -> str:

@@ -129,6 +129,8 @@ def of_system(
     needs = [one for one in check(cell, only=("driver",)) if one.outcome is Outcome.POSSIBLE]
     least = f", {needs[0].values[0].text} or newer" if needs and demand.kernel_modules else ""
     source = f" [{needs[0].values[0].source}]" if least else ""
+    if demand.driver is not None and by_compat(best.findings) is not None:
+        least = f" {demand.driver} with the cuda-compat of the image, or without it{least.lstrip(',')}"
     with_sources = [text.partition(":")[0].replace(" ", "==", 1) for text in best.sources]
     names = ", ".join((*after(cell), *by_hand))
     to = [f"to compile {names}"] if names else []

@@ -42,10 +42,9 @@ def container_of(demand: Demand) -> str:
     the driver, where one is known.
     """
     found = closest(replace(demand, glibc=None, companions=()), {})
-    images = makers_images(found.cell) if found is not None else iter(())
-    image = next((image for _, image in images), "IMAGE")
-    name = demand.frameworks[0].name
-    with_it = f", which has {found.cell.frameworks[0]}," * (found is not None and image != "IMAGE")
+    images = [image for _, image in makers_images(found.cell)] if found is not None else []
+    name, image = demand.frameworks[0].name, next(iter(images), "IMAGE")
+    with_it = f", which has {found.cell.frameworks[0]}," if found is not None and images else ""
     return (
         f"a container has a glibc of its own: `apptainer build {name}.sif docker://{image}`{with_it} needs "
         f"no root, and `apptainer exec --nv {name}.sif python3 ...` gives it the card; of a locked cell "

@@ -387,6 +387,9 @@ def test_a_cell_that_needs_cuda_compat_of_its_base_has_no_line_for_pip(capsys) -
     shown = capsys.readouterr()
     assert "no line for pip alone: on this driver it takes the cuda-compat of the image" in shown.err
     assert "by pip alone" not in shown.err
+    told = " ".join(shown.err.split())
+    assert "apt-get download cuda-compat-12-" in told  # without the image
+    assert "NVIDIA's driver 470.256.02 with the cuda-compat of the image, or without it 525" in told
 
 
 def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:
