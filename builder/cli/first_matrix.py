@@ -296,6 +296,7 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
         yield AnswerLine(kind="pip", text=f"  by pip, {where}: {by_pip}", command=by_pip)
         yield _detail(f"where the system has CUDA and cuDNN, as {cell.base} has: pip brings neither here")
     if not compat and (by_pip := pip_line(cell, pages=pages)) is not None:
+        by_pip += _wheels_alone(found)
         text = f"  by pip{' alone' * (not first.sources)}, {where}: {by_pip}"
         yield AnswerLine(kind="pip", text=text, command=by_pip)
         if first.sources:
@@ -322,7 +323,30 @@ def _of_pip(found: ProposedMatrix) -> Iterator[AnswerLine]:
             yield AnswerLine(kind="newer", text=text, command=line)
     if compat:
         yield _detail("no line for pip alone: on this driver it takes the cuda-compat of the image", 2)
+        yield from (_detail(text) for text in _without_image(first))
     yield from _of_hand(found, pages)
+
+
+def _without_image(first: Proposal) -> Iterator[str]:
+    """How to have the package cuda-compat without the image, which takes no root: its files in a folder."""
+    found = by_compat(first.findings)
+    for value in found.values if found is not None else ():
+        if package := re.fullmatch(r"cuda-compat-(\d+)-(\d+)", value.what):
+            folder = f"usr/local/cuda-{package[1]}.{package[2]}/compat"
+            yield (
+                f"without it, on a data-centre card: `apt-get download {value.what} && dpkg -x "
+                f"{value.what}_*.deb compat` from NVIDIA's repository, $PWD/compat/{folder} first in "
+                "LD_LIBRARY_PATH, and then pip's line (https://docs.nvidia.com/deploy/cuda-compatibility/)"
+            )
+
+
+def _wheels_alone(found: ProposedMatrix) -> str:
+    """pip's option for the system of an older glibc: a newer release without a wheel for it would else be
+    compiled.
+    """
+    first = found.proposals[0]
+    solved = found.demand.glibc is not None and first.unasked is None
+    return " --only-binary=:all:" * (solved and not first.sources and not after(first.cell))
 
 
 def _detail(text: str, spaces: int = 4) -> AnswerLine:

@@ -40,6 +40,7 @@ from builder.plan.resolve import (
     ProposedMatrix,
     Wishes,
     asked_system,
+    left_out_on,
     of_jetson,
     propose,
     system_in,
@@ -90,7 +91,8 @@ def resolve(
     name: str | None = opt.of("--name: The matrix's name; by default that of the file, or resolved."),
     output: Path | None = opt.of("--output, -o FILE: Write the matrix there; without, a pipe gets it."),
     uv: Path | None = opt.of(
-        "--uv FILE: Write a pyproject.toml for uv, too: one lock for these machines with Linux and for a Mac."
+        "--uv FILE: Write a pyproject.toml for uv, too: one lock for these machines with Linux, for "
+        "Windows and for a Mac."
     ),
     force: bool = opt.of("--force: Replace FILE of --output and of --uv.", False),
     take_nearest: bool = opt.of(
@@ -165,7 +167,7 @@ def resolve(
     if on_system.kind in {"windows", "wsl"}:
         found = replace(found, said=[ProposalNote(kind="driver", text=_IN_WSL), *found.said])
     if on_system.kind == "windows":
-        return _say_elsewhere([*_on_windows(found)], on_system, json_=json_)
+        return _say_elsewhere([*_on_windows(found, index)], on_system, json_=json_)
     _write(output, found.text)
     if uv is not None:
         _write(uv, to_uv_project(found.proposals[0], found.changes, title, index))
@@ -285,7 +287,7 @@ _OF_LINUX = frozenset(("newer", "older", "build", "index", "elsewhere", "glibc",
 """Kinds of notes on releases and builds that were judged by the wheels for Linux."""
 
 
-def _on_windows(found: ProposedMatrix) -> Iterable[ElsewhereLine]:
+def _on_windows(found: ProposedMatrix, index: Index | None) -> Iterable[ElsewhereLine]:
     """The lines for Windows of what was found for Linux; nobody read whether PyTorch's index has them.
 
     Raises NotKnownError if the lines of no proposal are known.
@@ -295,7 +297,8 @@ def _on_windows(found: ProposedMatrix) -> Iterable[ElsewhereLine]:
     told += f", driver {found.demand.driver}" * (found.demand.driver is not None)
     seen = set[tuple[str, ...]]()
     for one in found.proposals:
-        lines = windows_lines(one.cell)
+        left_out = left_out_on("windows", one.cell, index)
+        lines = windows_lines(one.cell, left_out)
         cuda = cuda_of(one.cell)
         if lines is None or tuple(lines) in seen or one.cell.frameworks in seen:
             continue
@@ -306,7 +309,10 @@ def _on_windows(found: ProposedMatrix) -> Iterable[ElsewhereLine]:
         yield ElsewhereLine(kind="answer", text=text)
         for line in lines:
             yield ElsewhereLine(kind="pip", text=f"  by pip on Windows: {line}", command=line)
-        for told_how in check_lines((*one.cell.frameworks, *one.cell.pip), "cuda") if first else ():
+        for text, why in left_out.items():
+            yield ElsewhereLine(kind="detail", text=f"  without {text}: {why}")
+        kept = (*one.cell.frameworks, *(text for text in one.cell.pip if text not in left_out))
+        for told_how in check_lines(kept, "cuda") if first else ():
             yield ElsewhereLine(kind="check", text=told_how.text, command=told_how.command)
     if not seen:
         said = f"which builds of {packages_of(found.proposals[0].cell)} Windows takes is not known"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         lost_by as lost_by,
         after as after,
         pip_install as pip_install,
+        makers_images as makers_images,
         official_images as official_images,
         pip_line as pip_line,
         written as written,

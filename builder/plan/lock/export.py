@@ -84,8 +84,18 @@ class OfficialImageRow(Row):
 
 
 def official_images(cell: Cell) -> Iterator[str]:
-    """A line on each image that the maker of a package of the cell's publishes for its release, by the form
-    of its tags; on a framework's own, if no package beside it has one.
+    """A line on each of :func:`makers_images`."""
+    for row, image in makers_images(cell):
+        there = f"{row.tags} lists those that there are"
+        if "{cuda}" not in row.image:
+            there += f"; its CUDA is not in the tag: {row.cuda or 'which it is was not read'}"
+        way = f"`docker pull {image}`, as its tags are formed"
+        yield f"{row.name} in its maker's image: {way}; {there} [{row.source}]"
+
+
+def makers_images(cell: Cell) -> Iterator[tuple[OfficialImageRow, str]]:
+    """Each image, by its reference, that the maker of a package of the cell's publishes for its release, by
+    the form of its tags; a framework's own, if no package beside it has one.
     """
     rows = {row.name: row for row in TableFile(load().folder / "official-images.toml").rows(OfficialImageRow)}
     for texts in (cell.pip, cell.frameworks):
@@ -95,11 +105,7 @@ def official_images(cell: Cell) -> Iterator[str]:
         for row, parsed in found:
             values = _of_build(row.name, pinned(parsed) or "")
             if {*re.findall(r"{(\w+)}", row.image)} <= values.keys():
-                way = f"`docker pull {row.image.format(**values)}`, as its tags are formed"
-                there = f"{row.tags} lists those that there are"
-                if "{cuda}" not in row.image:
-                    there += f"; its CUDA is not in the tag: {row.cuda or 'which it is was not read'}"
-                yield f"{row.name} in its maker's image: {way}; {there} [{row.source}]"
+                yield row, row.image.format(**values)
         if found:
             return
 

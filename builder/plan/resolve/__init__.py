@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         AskedSystem as AskedSystem,
         ElsewhereLine as ElsewhereLine,
         asked_system as asked_system,
+        left_out_on as left_out_on,
         of_jetson as of_jetson,
         system_in as system_in,
         windows_lines as windows_lines,

@@ -137,7 +137,7 @@ def period_of(wishes: Sequence[NamedRequirement], index: Index, today: datetime.
     """
     filed = [wish for wish in wishes if wish.place != TYPED] or [*wishes]
     by_use = [wish for wish in filed if wish.use and not _exact(wish.parsed)]
-    named = [wish for wish in filed if wish.parsed.specifier and wish not in by_use]
+    named = [wish for wish in filed if wish.parsed.specifier != wish.loads and wish not in by_use]
     if all(wish.name in _HELD_BACK or not bounded(wish.parsed) for wish in named):
         return _by_use(by_use, index, today)
     listed = pages((wish.name for wish in named), index)

@@ -186,7 +186,9 @@ def loosened(
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
         tried = _with(proposal, demand, {**mine, **other})
-        return _answer(tried, index, demand.driver, boldly=boldly, moved=moved, period=period)
+        return _answer(
+            tried, index, demand.driver, boldly=boldly, moved=moved, period=period, glibc=demand.glibc
+        )
 
     for _ in range(_ON_EACH_PYTHON + 2 * len(mine)):
         answer = ask(changed)
@@ -215,11 +217,14 @@ def loosened(
         bound = [
             name
             for name in first
-            if name not in chosen and (w := changed.get(name, mine[name])) and w.parsed.specifier
+            if name not in chosen and (w := changed.get(name, mine[name])) and w.parsed.specifier != w.loads
         ]
         bounded = [name for name in named if name in bound] or bound
         if bounded:  # a package is left out only where no version of any will do
-            changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
+            changed |= {
+                name: mine[name].bound(str(mine[name].loads))
+                for name in bounded[: 3 if len(bounded) > 3 else 1]
+            }
             continue
         if named[0] in {*lacking(answer)} - boldly and compiles(proposal):
             boldly.add(named[0])
@@ -315,6 +320,7 @@ def _answer(
     boldly: Set[str],
     moved: bool,
     period: Period | None = None,
+    glibc: str | None = None,
 ) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
@@ -325,15 +331,16 @@ def _answer(
         # what code for NumPy 1 lacks, and no other release
         why = "numpy<2: " + next(one.message for one in refused if one.rule in OF_NUMPY)
         bound = replace(proposal, cell=first, added=(*proposal.added, why))
-        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period)
+        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period, glibc=glibc)
     if (kept := kept_from_bad(cell, refused)) is not None:
         bound = replace(proposal, cell=kept[0], added=(*proposal.added, kept[1]))
-        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period)
+        return _answer(bound, index, driver, boldly=boldly, moved=moved, period=period, glibc=glibc)
     if refused:
         return "\n".join(finding.message for finding in refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
-    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly, period=period)
+    tried = replace(proposal, findings=findings)
+    answer = solved(tried, index, driver, boldly=boldly, period=period, glibc=glibc)
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0], ()  # an index that does not answer refuses nothing
     return answer
@@ -409,7 +416,9 @@ def _brought_back(
         if not why:
             break
         kept.reasons.setdefault(name, reason(why, mine[name]))
-        if other is None and (not mine[name].parsed.specifier or take(name, mine[name].bound(""))):
+        if other is None and (
+            not mine[name].parsed.specifier or take(name, mine[name].bound(str(mine[name].loads)))
+        ):
             continue
         asked, *lines = _newer_lines(mine[name], kept.version(name), index) or [""]
         if asked and take(name, mine[name].bound(f"=={asked}.*")) is None:

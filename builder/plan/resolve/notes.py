@@ -37,6 +37,7 @@ from builder.plan.lock import (
 from builder.plan.resolve.cuda_variants import pages_of
 from builder.plan.resolve.loosening import Substitution
 from builder.plan.resolve.native_code import installed_by_nvcc, of_compiled, of_sources
+from builder.plan.resolve.platform_tags import container_of, since_glibc
 from builder.plan.resolve.refusals import WAYS_LEAD, LastRelease, newer_elsewhere
 from builder.plan.resolve.servers import of_servers
 from builder.plan.resolve.set_notes import of_old_cards, of_packages_together
@@ -128,6 +129,8 @@ def of_system(
     needs = [one for one in check(cell, only=("driver",)) if one.outcome is Outcome.POSSIBLE]
     least = f", {needs[0].values[0].text} or newer" if needs and demand.kernel_modules else ""
     source = f" [{needs[0].values[0].source}]" if least else ""
+    if demand.driver is not None and by_compat(best.findings) is not None:
+        least = f" {demand.driver} with the cuda-compat of the image, or without it{least.lstrip(',')}"
     with_sources = [text.partition(":")[0].replace(" ", "==", 1) for text in best.sources]
     names = ", ".join((*after(cell), *by_hand))
     to = [f"to compile {names}"] if names else []
@@ -402,20 +405,9 @@ def of_retired(best: Proposal, demand: Demand) -> Iterator[str]:
 
 def of_glibc(best: Proposal, demand: Demand) -> Iterator[str]:
     """Why the first proposal is no newer release, where the system's glibc holds it back."""
-    for name, version in releases_of(best) if demand.glibc is not None else ():
-        rows = load().table(name).rows
-        later = [row for row in rows if row.default and release(row.version) > release(version)]
-        newer = [row for row in later if row.glibc is not None and not demand.takes_glibc(row)]
-        if newer:
-            first = min(newer, key=lambda row: release(row.version))
-            title = load().table(name).title
-            yield (
-                f"from {title} {first.version} on the wheels ask for glibc {first.glibc}, and the system has "
-                f"{demand.glibc} (`ldd --version` prints it): {name}=={version} is the newest for it; a "
-                "container has a glibc of its own: `apptainer build torch.sif docker://IMAGE` needs no root, "
-                "and `apptainer exec --nv` gives it the card; of a locked cell `rtbuild export --format "
-                "apptainer` writes the definition and the job"
-            )
+    held = [text for name, _ in releases_of(best) for text in since_glibc(name, demand)]
+    if held:
+        yield "; ".join((*held, container_of(demand)))
 
 
 def for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:

@@ -3,11 +3,12 @@ of a set has no build there, and the refusal for a Jetson.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from packaging.requirements import Requirement
+from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
@@ -16,7 +17,7 @@ from builder.core.versions import canonical, contains, key, pinned
 from builder.plan.facts.tables import JetpackRow, load
 from builder.plan.lock import pip_install, python_lines, smoke_statements
 from builder.plan.resolve.solve import every_python, pythons
-from builder.plan.resolve.wishes import NamedRequirement, Wishes
+from builder.plan.resolve.wishes import TYPED, NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, page, takes, wheel_name
 
 
@@ -88,13 +89,14 @@ def system_in(text: str) -> tuple[str, str | None]:
     return (text[: found.start()], found[1]) if found else (text, None)
 
 
-def windows_lines(cell: Cell) -> list[str] | None:
-    """pip's lines by which Windows gets what a cell for Linux has; None if nobody knows of one.
+def windows_lines(cell: Cell, left_out: Collection[str] = ()) -> list[str] | None:
+    """pip's lines by which Windows gets what a cell for Linux has, less the requirements ``left_out``; None
+    if nobody knows of one.
 
     https://pytorch.org/get-started/locally/: the builds with CUDA are on PyTorch's own index. By the build in
     the pin pip replaces one for the CPU of the same release, which is else enough for it.
     """
-    own, rest = [], [*cell.pip]
+    own, rest = [], [text for text in cell.pip if text not in left_out]
     variant = None
     for parsed in map(Requirement, cell.frameworks):
         name = canonical(parsed.name)
@@ -123,6 +125,33 @@ def windows_lines(cell: Cell) -> list[str] | None:
     return [*lines, *([pip_install(tuple(rest), ())] if rest else [])]
 
 
+def left_out_on(
+    system: str, cell: Cell, index: Index | None, packages: Iterable[str] | None = None
+) -> dict[str, str]:
+    """The requirements of a cell, or the ``packages``, that a system, ``windows`` or ``macos``, has no wheel
+    of, and those that are for CUDA where the framework's wheel has it within; each with the reason.
+    """
+    tables = load()
+    rows = (
+        tables.elsewhere_systems.get((tables.table_name(name) or name, system.partition("-")[0]))
+        for name in (canonical(Requirement(text).name) for text in cell.frameworks)
+    )
+    within = all(row is not None and row.cuda != "wheel" for row in rows)
+    found = dict[str, str]()
+    for text in (*cell.cuda.packages, *cell.pip) if packages is None else packages:
+        wish = _plain(NamedRequirement(parsed=Requirement(text), place=TYPED))
+        why = of_cuda_alone(wish, system, cell.python, index, within=within)
+        if why is not None:
+            found[text] = why
+    return found
+
+
+def _plain(wish: NamedRequirement) -> NamedRequirement:
+    """The same release without a build's mark: 2.8.0 of 2.8.0+cu128."""
+    bare = re.sub(r"(==[^,;+ ]+)\+\w+", r"\1", str(wish.parsed.specifier))
+    return wish.bound(bare) if bare != str(wish.parsed.specifier) else wish
+
+
 @dataclass(frozen=True, kw_only=True)
 class ElsewhereLine:
     """A line of an answer that has no matrix: a build for another system, or without a card."""
@@ -139,11 +168,12 @@ def without_cuda(
     """Lines on the builds without CUDA that a system, ``linux``, ``windows`` or ``macos``, has of frameworks:
     what to type, and what of it was read. Raises NothingPossibleError for a framework that has none.
     """
-    frameworks = [wish for wish in asked.wishes if load().is_framework(wish.name)]
-    left_out = {wish: why for wish in asked.wishes if (why := of_cuda_alone(wish, system, python, index))}
+    wishes = [*map(_plain, asked.wishes)]
+    frameworks = [wish for wish in wishes if load().is_framework(wish.name)]
+    left_out = {wish: why for wish in wishes if (why := of_cuda_alone(wish, system, python, index))}
     if any(wish not in left_out for wish in frameworks):
         frameworks = [wish for wish in frameworks if wish not in left_out]
-    beside = [str(wish) for wish in asked.wishes if wish not in (*frameworks, *left_out)]
+    beside = [str(wish) for wish in wishes if wish not in (*frameworks, *left_out)]
     kind, devices = system.partition("-")[0], list[str]()
     for wish in frameworks:
         table = load().table_name(wish.name)
@@ -189,31 +219,72 @@ def without_cuda(
     for line in python_lines(smoke_statements(devices, "mps" if system == "macos" else "cpu")):
         yield ElsewhereLine(kind="check", text=f"  to check it: {line}", command=line)
     for wish, why in left_out.items():
-        marked = f"; for all machines at once: `{wish} ; sys_platform == 'linux'`" * (kind != "linux")
-        yield ElsewhereLine(kind="detail", text=f"  without {wish}: {why}{marked}")
+        once = f"; for all machines at once: `{wish} ; sys_platform == 'linux'`" * (kind != "linux")
+        yield ElsewhereLine(kind="detail", text=f"  without {wish}: {why}{once}")
+    yield from _of_marks(asked.wishes, system)
 
 
-def of_cuda_alone(wish: NamedRequirement, system: str, python: str | None, index: Index | None) -> str | None:
-    """Why a package is left out without CUDA: it is part of CUDA, or has CUDA code, and no wheel for the
-    system; None for any other, and for one of which an index that is silent told nothing.
+def _of_marks(wishes: Iterable[NamedRequirement], system: str) -> Iterator[ElsewhereLine]:
+    """That the builds which requirements name are for CUDA."""
+    if names := ", ".join(str(wish) for wish in wishes if _plain(wish) is not wish):
+        text = f"{names}: the mark names a build for CUDA, and the release without it is the one for {system}"
+        yield ElsewhereLine(kind="detail", text=f"  {text}")
+
+
+def of_cuda_alone(
+    wish: NamedRequirement, system: str, python: str | None, index: Index | None, *, within: bool = True
+) -> str | None:
+    """Why a package is left out on a system: it is part of CUDA, or none of the releases that are asked for
+    has a wheel there, nor sources that are not for CUDA; None for any other, and for one of which an index
+    that is silent told nothing. ``within``: whether nothing on the system loads CUDA of NVIDIA's wheels.
     """
-    facts = load()
-    if re.fullmatch(r"nvidia-.*|.*-cu(da)?\d+x?", wish.name):
-        return "it is for CUDA alone"
+    facts, kind = load(), system.partition("-")[0]
+    if within and re.fullmatch(r"nvidia-.*|.*-cu(da)?\d+x?", wish.name):
+        inside = "; PyTorch's wheel for Windows has CUDA's libraries within"
+        return "it is for CUDA alone" + inside * (kind == "windows")
     compiles = (row for row in facts.kernels.values() if row.name == wish.name and "nvcc" in row.needs)
-    if next(compiles, None) is not None:
+    if kind != "windows" and next(compiles, None) is not None:
         return "it compiles for CUDA alone"
-    if (facts.table_name(wish.name), system.partition("-")[0]) in facts.elsewhere_systems:
-        return None
-    known = wish.name in facts.packages or facts.is_framework(wish.name)
-    if not known and all(row.name != wish.name for row in facts.builds if row.against):
-        return None
-    files = page(wish.name, index) if index is not None else "the index was not asked"
+    on_record = (facts.table_name(wish.name), kind) in facts.elsewhere_systems
+    files = page(wish.name, index) if index is not None and not on_record else "the index was not asked"
     if isinstance(files, str) or _newest_for(wish, files, system, python)[0] is not None:
         return None
-    table = facts.package_names.get(wish.name)
+    for_cuda = wish.name in facts.packages or facts.is_framework(wish.name)
+    for_cuda = for_cuda or any(row.name == wish.name for row in facts.builds if row.against)
+    if not for_cuda and (not _has_wheel(wish, files) or _has_sources(wish, files)):
+        return None
+    return _without_wheel(wish, system, files, ", and its sources are for CUDA" * for_cuda)
+
+
+def _without_wheel(wish: NamedRequirement, system: str, files: Sequence[IndexFile], sources: str) -> str:
+    """The words on a package without a wheel for a system, with the newest of its releases that has one."""
+    other, _ = _newest_for(wish.bound(""), files, system, None)
+    if other is not None:
+        return f"none of its releases that {wish} admits has a wheel for {system}; {other} has one"
+    table = load().package_names.get(wish.name)
     instead = f"; programs do without it by {table.without}" if table is not None and table.without else ""
-    return f"none of its releases has a wheel for {system}, and its sources are for CUDA{instead}"
+    return f"none of its releases has a wheel for {system}{sources * _has_sources(wish, files)}{instead}"
+
+
+def _has_wheel(wish: NamedRequirement, files: Sequence[IndexFile]) -> bool:
+    wheels = filter(None, (wheel_name(file.name) for file in files))
+    return any(wish.parsed.specifier.contains(wheel.version, prereleases=True) for wheel in wheels)
+
+
+def _has_sources(wish: NamedRequirement, files: Sequence[IndexFile]) -> bool:
+    """Whether a release that is asked for, or one whose version its archive's name does not tell, has
+    sources.
+    """
+    for file in files:
+        if not file.name.endswith((".tar.gz", ".zip", ".tar.bz2")):
+            continue
+        try:
+            version = parse_sdist_filename(file.name)[1]
+        except ValueError:
+            return True
+        if wish.parsed.specifier.contains(version, prereleases=True):
+            return True
+    return False
 
 
 def _newest_for(

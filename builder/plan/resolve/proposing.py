@@ -48,6 +48,7 @@ from builder.plan.resolve.notes import (
     with_code_read,
     with_way,
 )
+from builder.plan.resolve.platform_tags import bound_by_glibc
 from builder.plan.resolve.project_install import of_hand, of_override, of_told_python, told_of, told_python
 from builder.plan.resolve.refusals import (
     LastRelease,
@@ -183,7 +184,8 @@ def propose(
             _refuse_silent(offers)
         _refuse_absent(demand, offers)
         available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-        demand, paged = _without_pages(for_compiling(of_its_time(demand, available, asked.notes), asked))
+        demand = of_its_time(bound_by_glibc(demand, index, asked.notes), available, asked.notes)
+        demand, paged = _without_pages(for_compiling(demand, asked))
         refusal = _refused_for(swapped)
         ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
         ways = ways_as_written(ways, asked, available)

@@ -40,6 +40,7 @@ from builder.plan.facts.rules import (
 )
 from builder.plan.facts.tables import FrameworkRow, card_of, cards_of, load, to_type
 from builder.plan.lock import pip_line
+from builder.plan.resolve.platform_tags import container_of, since_glibc
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, meant_version, search
 from builder.plan.resolve.wishes import NamedRequirement
 
@@ -126,6 +127,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
         if reasons == [_NOTHING_SUITS]:
             reasons = list(_against_the_rest(demand, first)) or reasons
+        if demand.glibc is not None and next(_of_glibc(demand), None) is not None:
+            reasons.append(container_of(demand))
         if any(re.match(r"CUDA \d+ serves ", reason) for reason in reasons):
             reasons += _builds(demand)
         reasons += unread
@@ -474,6 +477,9 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
     """Why no cell was put together: no wheel with CUDA, or for the Python, no such CUDA, or pins apart."""
     pythons: dict[str, set[str]] = {}
     first: list[Choice] = []
+    if demand.glibc is not None and (held := [*_of_glibc(demand)]):
+        yield from held
+        return
     for wish in demand.frameworks:
         ways = [choice for choice in choices(wish.parsed) if demand.built_for in choice.row.platforms]
         if not ways:
@@ -510,6 +516,15 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
     if clash is not None:
         package, pinned_to = clash
         yield " and ".join(f"{text} pins {package}=={version}" for text, version in pinned_to.items())
+
+
+def _of_glibc(demand: Demand) -> Iterator[str]:
+    """The frameworks of which every release that is asked for has wheels for a newer glibc alone."""
+    for wish in demand.frameworks:
+        ways = [choice.row for choice in choices(wish.parsed)]
+        if not ways or any(map(demand.takes_glibc, ways)):
+            continue
+        yield from since_glibc(wish.name, demand)
 
 
 def _other_build(row: FrameworkRow, demand: Demand) -> str:

@@ -105,7 +105,7 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
-        files = _Files(index, note, demand.driver)
+        files = _Files(index, note, demand.driver, demand.glibc)
         narrowed = []
         if not silent(demand.index):
             note("uv resolves what goes together")
@@ -125,7 +125,10 @@ def prove(
             first, most = QUESTIONS - left + 1, min(QUESTIONS, len(ordered))
             note(f"uv resolves set {first} of at most {most}")
             count, left = _AT_ONCE, left - len(batch)
-            answers = pool.map(lambda one: solved(one, index, demand.driver, period=demand.period), batch)
+            answers = pool.map(
+                lambda one: solved(one, index, demand.driver, period=demand.period, glibc=demand.glibc),
+                batch,
+            )
             pairs = zip(batch, answers, strict=True)
             for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
                 answer = files.safest(found, demand.driver)
@@ -169,8 +172,10 @@ def _best_first(
 class _Files:
     """Reads the wheels of sets, and judges these by their files, until one stands."""
 
-    def __init__(self, index: Index, note: Callable[[str], None], driver: str | None) -> None:
-        self.index, self.driver = index, driver
+    def __init__(
+        self, index: Index, note: Callable[[str], None], driver: str | None, glibc: str | None = None
+    ) -> None:
+        self.index, self.driver, self.glibc = index, driver, glibc
         self.readings = ReadingCache(note=self.tell)
         self.said, self.last, self.told = note, "", 0.0
         self.read, self.stands = 0, False
@@ -198,12 +203,12 @@ class _Files:
         first = _with_numpy_1(found) if isinstance(found, Proposal) else None
         if first is None:
             return found
-        other = self.judged(solved(first, self.index, driver))
+        other = self.judged(solved(first, self.index, driver, glibc=self.glibc))
         return other if isinstance(other, Proposal) and other.possible else found
 
     def of_any_time(self, proposal: Proposal, period: Period, words: str) -> Proposal | str:
         """As :meth:`safest` with the newest set, since ``words`` refuse the one of the period."""
-        found = self.safest(solved(proposal, self.index, self.driver), self.driver)
+        found = self.safest(solved(proposal, self.index, self.driver, glibc=self.glibc), self.driver)
         told = f"{period.why}; the newest is taken, as of a set of that time: {words}"
         return found if isinstance(found, str) else replace(found, added=(*found.added, told))
 
@@ -214,7 +219,7 @@ class _Files:
         proposal, wheels = answer
         if self.stands:
             if (bound := self._with_kept(proposal)) is not None:
-                return self.judged(solved(bound, self.index, self.driver))
+                return self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
             found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
             refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
             kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
@@ -228,7 +233,7 @@ class _Files:
         self.seconds += time.monotonic() - started
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         older = None if self.ended else _before_it_went(proposal, truth)
-        again = solved(older, self.index, self.driver) if older is not None else ""
+        again = solved(older, self.index, self.driver, glibc=self.glibc) if older is not None else ""
         if older is not None:
             before = {*proposal.cell.pip}
             self.kept = tuple(text for text in older.cell.pip if text not in before), older.added[-1:]
@@ -339,14 +344,16 @@ def solved(
     *,
     boldly: Set[str] = frozenset(),
     period: Period | None = None,
+    glibc: str | None = None,
 ) -> Answer:
     """The proposal with its set of wheels, of the ``period`` if such go together, or the resolver's words if
     there is none.
 
     An index that does not answer leaves it ``unasked``, without wheels. ``boldly``: packages that
     are compiled with a compiler alone where nobody read what their build needs: the answer is then unknown.
+    ``glibc``: that of the system on which pip installs, which each wheel has to load on.
     """
-    cell, target = proposal.cell, _target(proposal.cell)
+    cell, target = proposal.cell, _target(proposal.cell, glibc)
     wider = index.with_extra(cell.index)
 
     of_time: list[tuple[Cell, Sequence[Wheel], str]] = []
@@ -502,7 +509,7 @@ def _versions(
         own -= {wish.name for wish in demand.companions if bounded(wish.parsed)}
         beside = [text for text in cell.pip if canonical(Requirement(text).name) not in own]
         wanted = [*open_, *bounds, *beside]
-        wheels = index.with_extra(cell.index).resolve(wanted, target=_target(cell))
+        wheels = index.with_extra(cell.index).resolve(wanted, target=_target(cell, demand.glibc))
     except PackageIndexError:
         return {}  # each proposal is asked about on its own, and says why not
     return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
@@ -515,9 +522,10 @@ def _asked_by(proposal: Proposal) -> Iterator[Requirement]:
             yield from map(Requirement, row.requires)
 
 
-def _target(cell: Cell) -> Target:
+def _target(cell: Cell, on: str | None) -> Target:
+    """What a cell's wheels have to load on; ``on``: the glibc of a system without the cell's base."""
     system = system_of(cell)
-    glibc = system.glibc if system is not None else "2.17"
+    glibc = on or (system.glibc if system is not None else "2.17")
     release = "" if cell.has_own_python(system) else known_release(cell.named_python, cell.platform)
     return Target(python=cell.python, platform=cell.platform, glibc=glibc, release=release)
 

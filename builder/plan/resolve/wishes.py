@@ -97,6 +97,8 @@ class NamedRequirement:
     """``train.py:12 uses numpy.float``: the source that sets a bound of it, which counts less than any
     requirement; empty if none does.
     """
+    loads: SpecifierSet = field(default_factory=SpecifierSet)
+    """The releases with a wheel that the system's glibc loads: no others are taken in their place."""
     proven: SpecifierSet = field(default_factory=SpecifierSet)
     """The bounds that the project's own sources set by the names that they take."""
     told: SpecifierSet = field(default_factory=SpecifierSet)

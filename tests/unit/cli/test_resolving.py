@@ -387,6 +387,9 @@ def test_a_cell_that_needs_cuda_compat_of_its_base_has_no_line_for_pip(capsys) -
     shown = capsys.readouterr()
     assert "no line for pip alone: on this driver it takes the cuda-compat of the image" in shown.err
     assert "by pip alone" not in shown.err
+    told = " ".join(shown.err.split())
+    assert "apt-get download cuda-compat-12-" in told  # without the image
+    assert "NVIDIA's driver 470.256.02 with the cuda-compat of the image, or without it 525" in told
 
 
 def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:
@@ -809,7 +812,7 @@ def test_builds_for_windows_that_nobody_read_are_unknown_and_none_is_no_answer(
     words = {"gpu": ["Quadro P4000"], "driver": ["537.70"], "system": "windows"}
     assert called(command.resolve, ["torch==2.7.1"], json_=True, **words) == 0
     assert json.loads(capsys.readouterr().out)["answer"] == "unknown"
-    monkeypatch.setattr(command, "windows_lines", lambda _cell: None)
+    monkeypatch.setattr(command, "windows_lines", lambda *_cell: None)
     with pytest.raises(NotKnownError, match="Windows takes is not known"):
         called(command.resolve, ["torch==2.7.1"], **words)
 

@@ -522,7 +522,7 @@ def _else_for(one: CellPackage, row: PackageRow, card: GpuRow) -> str:
             said.append(f"{_with_its_torch(other)} has code for it")
     if card.capability in package.by_card:
         said.append(package.by_card[card.capability])
-    if package.without:
+    if package.without and at_least(card.capability, package.without_least):
         said.append(f"programs do without it by {package.without}")
     return "".join(f"; {text}" for text in said)
 

@@ -73,6 +73,8 @@ class PackageName(Row):
     """What its maker names for cards of a compute capability; a clause."""
     without: str = ""
     """What programs take in its place, without any package; a clause."""
+    without_least: str = "0"
+    """The oldest compute capability that ``without`` serves."""
     light: bool = False
     """True if its code asks nothing of CUDA or of a framework: its requirements are read, and the NumPy that
     it is compiled for."""

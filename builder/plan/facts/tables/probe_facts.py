@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.version import Version
 
 from builder.core.versions import key, requirement
@@ -63,7 +64,9 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "shipped": {
             version: row.driver for version, row in facts.own_drivers.items() if key(version) >= (11,)
         },
+        "jetpacks": {row.l4t: row.index for row in facts.jetpacks.values() if row.index},
         "known_bad": list(_known_bad(facts.bad)),
+        "bad_releases": list(_bad_releases(facts.bad)),
         "refused": list(_refused(facts)),
         "families": {row.name: _family(row) for row in facts.wheel_families.values()},
         "kernels": [_kernels(row) for row in facts.kernels.values()],
@@ -116,6 +119,16 @@ def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
         about = {"message": row.message, "remedy": row.remedy, "source": row.source.reference}
         told = {"mend": list(row.mend), "named": row.named, "example": row.example} if row.mend else {}
         yield {"id": row.id, "when": when, "says": row.says, **about, **told}
+
+
+def _bad_releases(rows: Iterable[BadRow]) -> Iterator[list[str]]:
+    """[distribution, its releases, what stands in for them, why] of rows on releases of one package alone,
+    which no words of a failure tell.
+    """
+    for row in rows:
+        if row.says is None and row.mend and len(row.when) == 1:
+            parsed = Requirement(row.when[0])
+            yield [parsed.name, str(parsed.specifier), row.mend[0], row.message]
 
 
 def _refused(facts: Facts) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from .tables import cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
 from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apart
 from .two_copies import one_opencv
-from .versions import dotted, numbers
+from .versions import dotted, numbers, pins_of, satisfies
 from .wheel_tags import faiss_of_today, without_cuda_here
 
 # Those that pip compiles here, against the PyTorch that is here.
@@ -177,11 +177,23 @@ def _cutlass_dsl(remedies):
     return "nvidia-cutlass-dsl" + extra + ("==" + version if version else "")
 
 
+def _bad_release(remedies, name):
+    """(What stands in for a package's release that is here, why), if that is on record as bad; else None."""
+    version = (remedies.here.packages.get(name) or "").partition("+")[0]
+    rows = (row for row in read_facts()["bad_releases"] if row[0] == name)
+    found = (row[2:] for row in rows if version and satisfies(version, pins_of(row[1])))
+    return next(found, None)
+
+
 def _tensorflow_whole(remedies):
-    """The TensorFlow that is here, with its libraries; None for an unknown release, and before 2.16, whose
-    extra asks for packages that no index has: https://github.com/tensorflow/tensorflow/issues/66517
+    """The TensorFlow that is here, with its libraries, or what stands in for one on record as bad; None for
+    an unknown release, and before 2.16, whose extra asks for packages that no index has:
+    https://github.com/tensorflow/tensorflow/issues/66517
     """
     version = (remedies.here.packages.get("tensorflow") or "").partition("+")[0]
+    bad = _bad_release(remedies, "tensorflow")
+    if bad is not None:
+        return bad[0]
     exact = version if len(numbers(version)) > 2 else version + ".*"
     return "tensorflow[and-cuda]==" + exact if numbers(version) >= (2, 16) else None
 
@@ -426,6 +438,7 @@ PACKAGE_FACTS = {
         ["torchaudio"] + r.FACTS["torchvision"](r) if r.FACTS["torchvision"](r) else None
     ),
     "known-bad-mend": known_bad_mend,
+    "tensorflow-bad": lambda r: (_bad_release(r, "tensorflow") or (None, None))[1],
     "one-opencv": one_opencv,
     "without-cuda-here": without_cuda_here,
     "faiss-of-today": faiss_of_today,

@@ -92,6 +92,8 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if c.where != "apt" and not _OF_CUDA.search(c.text)]
         if "appliance" in self.here.places:  # what it is made of is not changed from a shell
             found = [c for c in found if not _OF_A_SYSTEM.search(c.text)]
+        if "cluster" in self.here.places:  # nobody but its administrators installs a driver there
+            found = [c for c in found if not _NEW_DRIVER.search(c.text)]
         if "nix" in self.here.places:
             found = [c for c in found if "/usr/local" not in c.text or c.where == "apt"]
         of_cpu = cause == "framework-known-bad" and self._of_cpu_here()
@@ -101,18 +103,45 @@ class Remedies(FrameworkBuilds):
         found = [self._told_driver(self._told_companions(self._at_its_release(command))) for command in found]
         if getattr(self.here, "driver_fixed", False):
             found = [c for c in found if not _NEW_DRIVER.search(c.text)] or found
-        if self.capability and self.capability >= (10, 0):  # the open kernel modules alone serve these cards
+        if self.cards_apart():
+            found = [c for c in found if not _NEW_DRIVER.search(c.text)]
+        elif self.capability and self.capability >= (
+            10,
+            0,
+        ):  # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
         found = as_here(with_held(self, cause, with_others(self, found)), self.here)
+        if "enterprise-linux" in self.here.places:  # RPM Fusion's akmod is Fedora's way
+            found = [c for c in found if "akmod" not in c.text]
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith(("nvidia-smi", "uv "))]
         # no index has wheels with CUDA for it; those for ARM servers have code for Thor from CUDA 13 on
         if "jetson" in self.here.places and self.capability != (11, 0):
-            found = [c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text)]
+            own = self.jetpack_index()
+            found = [
+                c for c in found if c.where != "pip" or _OF_NO_INDEX.search(c.text) or own and own in c.text
+            ]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def cards_apart(self):
+        """Whether no one driver serves all cards of the text: the open kernel modules alone serve Blackwell
+        and later, and a card before Turing the proprietary ones alone; a machine loads one of them.
+        """
+        cards = [numbers(cc) for cc in getattr(self.here, "capabilities", None) or ()]
+        return any(cc >= (10, 0) for cc in cards) and any(() < cc < (7, 5) for cc in cards)
+
+    def jetpack_index(self):
+        """The index of wheels for the JetPack of the text's L4T; None if it has none, or is not told."""
+        l4t = getattr(self.here, "l4t", None)
+        return read_facts()["jetpacks"].get("R%s" % l4t) if l4t else None
+
+    def _jetson_wheel(self):
+        """The package to take from that index: the one that no index has, else the framework."""
+        name = self.detail.get("name") or self.framework
+        return name if name in ("torch", "torchvision", "torchaudio", "onnxruntime-gpu", "jax") else None
 
     def _at_its_release(self, command):
         """A command that compiles a package anew, for the release of it that is here."""
@@ -607,6 +636,10 @@ class Remedies(FrameworkBuilds):
         "ctranslate2-without-cudnn": lambda r: r.ctranslate2("without"),
         "ctranslate2-by-path": lambda r: r.ctranslate2("path"),
         "library-cudnn": lambda r: r.library_cudnn(),
+        "cards-apart": lambda r: r.cards_apart(),
+        "jetpack-index": lambda r: r.jetpack_index(),
+        "jetson-wheel": lambda r: r._jetson_wheel(),
+        "off-the-mac": lambda r: getattr(r.here, "off_the_mac", False),
         "asks-triton": lambda r: r.detail.get("name") == "triton",
         "asks-cuda-build": lambda r: _OF_CUDA.search(str(r.detail.get("line"))) is not None,
         "gpu-build-told": lambda r: getattr(r.here, "gpu_build", False),

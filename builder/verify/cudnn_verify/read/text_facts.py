@@ -376,6 +376,10 @@ class TextFacts(object):
     def _machine(self, text):
         said = next(iter(_groups("driver", text).values()), None)
         # a libcuda may be a container's cuda-compat: what the text says of the driver outweighs it
+        self.l4t = next(iter(_groups("l4t", text).values()), None)
+        """The major number of a Jetson's L4T: 36 is JetPack 6."""
+        self.off_the_mac = bool(_groups("pip_for_another_system", text))
+        """Whether wheels are fetched for another system, or installed without an index."""
         self.compat = _groups("driver_library", text).get("version")
         self.driver = said or self.compat or _branch_told(text)
         majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}

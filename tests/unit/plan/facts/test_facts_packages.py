@@ -383,6 +383,12 @@ def test_a_package_without_code_for_a_card_says_so_and_what_there_is_instead(
     assert "only sources" not in said(cell, "package-python")[1]
 
 
+def test_a_way_out_is_named_for_the_cards_that_it_serves_alone(beside) -> None:
+    """Ollama's page lists compute capability 5.0 and newer, and a K80 has 3.7."""
+    cell = beside("torch==2.10.0", "vllm==0.19.1", gpus=("K80",))
+    assert "Ollama" not in said(cell, "package-gpu")[1]
+
+
 def test_what_is_compiled_for_a_card_that_its_build_files_name_is_only_a_matter_of_compiling(beside) -> None:
     message = said(beside("torch==2.10.0", "flash-attn", gpus=("RTX4090",)), "package-known")[1]
     assert "only sources" in message

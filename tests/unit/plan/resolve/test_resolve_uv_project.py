@@ -16,6 +16,7 @@ from builder.plan.resolve.uv_project import to_uv_project
 from builder.plan.resolve.wishes import TYPED, NamedRequirement
 
 MAC = {"sys_platform": "darwin", "platform_machine": "arm64"}
+WINDOWS = {"sys_platform": "win32", "platform_machine": "AMD64"}
 LINUX = {"sys_platform": "linux", "platform_machine": "x86_64"}
 
 
@@ -51,12 +52,13 @@ def test_a_build_of_another_index_is_named_for_linux_and_a_mac_takes_the_same_re
         "url": "https://download.pytorch.org/whl/cu128",
         "explicit": True,
     }
-    source = {"index": "pytorch-cu128", "marker": "sys_platform == 'linux'"}
+    source = {"index": "pytorch-cu128", "marker": "sys_platform != 'darwin'"}
     assert found["tool"]["uv"]["sources"] == {"torch": source, "torchvision": source}
     environments = [Marker(text) for text in found["tool"]["uv"]["environments"]]
-    assert [[one.evaluate(machine) for one in environments] for machine in (LINUX, MAC)] == [
-        [True, False],
-        [False, True],
+    assert [[one.evaluate(machine) for one in environments] for machine in (LINUX, WINDOWS, MAC)] == [
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
     ]
 
 
@@ -74,6 +76,14 @@ def test_what_brings_cuda_by_an_extra_or_a_name_is_without_it_on_a_mac(
     found = project(framework, pip=("nvidia-cudnn-cu12<=9.10.2.21",))
     assert on(LINUX, found) == [linux, "nvidia-cudnn-cu12<=9.10.2.21"]
     assert on(MAC, found) == [mac]
+    assert on(WINDOWS, found)[0] == (linux if "onnx" in linux else mac)
+
+
+def test_windows_gets_the_default_indexs_release_from_pytorchs_own() -> None:
+    """The default index's wheel for Windows computes on the CPU alone."""
+    found = project("torch==2.8.0", pip=("torchvision==0.23.0",))
+    source = {"index": "pytorch-cu128", "marker": "sys_platform == 'win32'"}
+    assert found["tool"]["uv"]["sources"] == {"torch": source, "torchvision": source}
 
 
 def test_what_was_left_out_for_a_card_is_an_extra_that_is_locked_without_building_it() -> None:

@@ -18,7 +18,8 @@ def first(text):
 def test_a_row_with_a_line_for_pip_has_words_and_an_example():
     assert len(ROWS) >= 30
     for row in load().bad:
-        assert not row.mend or (row.says and row.example), row.id
+        alone = len(row.when) == 1 and row.says is None  # a remedy then takes another release
+        assert alone or not row.mend or (row.says and row.example), row.id
         assert not row.named or row.mend, row.id
 
 
