@@ -331,10 +331,21 @@ def _runtimes(process: LinkProcess) -> set[str]:
     return {found[1] for one in process.loaded if one.path and (found := _RUNTIME.search(one.path))}
 
 
-def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
-    if wheel.imports is not None:
-        return wheel.imports
-    if wheel.name in FRAMEWORK_CALLS:
-        return tuple(path for path, _ in FRAMEWORK_CALLS[wheel.name] if path in wheel.files)
-    files = [path for path in wheel.files if not _ELSEWHERE.search(path)]
+def opened_by_import(name: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The libraries of a wheel that its import may open, of those at ``paths``: what the import of a
+    framework is known to, else its extension modules or, without any, all of them.
+    """
+    paths = tuple(paths)
+    if name in FRAMEWORK_CALLS:
+        return tuple(path for path, _ in FRAMEWORK_CALLS[name] if path in paths)
+    files = [path for path in paths if not _ELSEWHERE.search(path)]
     return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)
+
+
+def module_of(path: str) -> str:
+    """The dotted name of a compiled module, by its path in a wheel."""
+    return re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".")
+
+
+def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
+    return wheel.imports if wheel.imports is not None else opened_by_import(wheel.name, wheel.files)

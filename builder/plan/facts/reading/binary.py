@@ -289,7 +289,7 @@ class CompiledTexts:
         return None if ended or inside or content.count(text[:16]) != content.count(text) else False
 
     def _points_to(self, address: int) -> bool:
-        """Whether a table that is loaded has an address: what is told for a debugger has many small numbers."""
+        """Whether a table that is loaded has an address: a debugger's part has many small numbers."""
         pointer = struct.pack("<Q", address)
         for one in self._segments:
             end, at = one.offset + one.length, one.offset - 1

@@ -125,7 +125,16 @@ class ReadingCache:
         with ThreadPoolExecutor(1) as beside:
             links = beside.submit(self.read_links, wheels, index)
             imports = self.read_imports(cell, wheels, base, index)
-        return links.result(), imports
+        return links.result() + self._read_loaded(wheels, index, imports), imports
+
+    def _read_loaded(self, wheels: Sequence[Wheel], index: Index, imports: ImportsProof) -> int:
+        """Read the compiled modules that these imports come to; the bytes that it took."""
+        from builder.plan.facts.reading.wheel_links_read import read_loaded
+
+        found = read_loaded(wheels, index, imports.loaded, cache=self.wheel_folder, note=self._note)
+        for wheel in found:
+            self._links.pop(wheel.sha256, None)
+        return sum(found.values())
 
     def read_imports(
         self,
@@ -161,6 +170,7 @@ class ReadingCache:
             links = beside.submit(self.read_links, wheels, index)
             imports = self.read_imports(cell, wheels, None, index, self._shelved)
         links.result()
+        self._read_loaded(wheels, index, imports)
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
         return self.with_proofs(truth, wheels, imports)
 

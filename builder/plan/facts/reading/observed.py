@@ -121,8 +121,9 @@ class Truth:
 
     def comes_to(self, paths: Iterable[str]) -> bool:
         """Whether imports of the cell's packages certainly come to one of these compiled modules."""
-        modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
-        return not self.loaded.isdisjoint(modules)
+        from builder.core.link_set import module_of  # a build asks for none
+
+        return not self.loaded.isdisjoint(map(module_of, paths))
 
     @classmethod
     def of_lock(
@@ -267,12 +268,12 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-5", "modules"
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-6", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
-LINKS: Kind = "links-5"
+LINKS: Kind = "links-6"
 """Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 

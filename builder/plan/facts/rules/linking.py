@@ -5,12 +5,22 @@ proof by imports.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from posixpath import normpath
 
 from packaging.requirements import Requirement
 
 from builder.core.import_outcomes import Missing
 from builder.core.import_set import OWN, PYTHON
-from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
+from builder.core.link_set import (
+    SITE,
+    FileProof,
+    LinkFile,
+    SetProof,
+    WheelLinks,
+    numberless,
+    other_forms,
+    prove,
+)
 from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, names_of, release, short
 from builder.plan.facts.reading import WheelTruth
@@ -341,7 +351,7 @@ def _broken(
     """A wheel with files that cannot be loaded is refused if none can, else nobody knows."""
     first = min((one for group in broken for one in group), key=lambda one: (one.file.count("/"), one.file))
     lacked = (first.opened.library or "").rpartition("/")[2]
-    by = (first.opened.by or "").removeprefix("/site-packages/")
+    by = normpath(first.opened.by or "").removeprefix(f"{SITE}/").removeprefix(".")
     through = f" through {by}" if by and by != first.file else ""
     values = [_read_of(wheel, first.file, f"{lacked}{through}")]
     said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"
@@ -357,12 +367,12 @@ def _broken(
         other, name = rival
         said += f"; {other.label} brings {name}"
         values.append(_read_of(other, "brings", name))
-    says = f"{said}: it does not load{_mend(stack, wheel, lacked)}"
+    apt = tuple(_missing_packages(stack, first, lacked, wheels)) if first.opened.kind == "absent" else ()
+    says = f"{said}: it does not load{_mend(stack, wheel, lacked, apt)}"
     row = load().package_names.get(wheel.name)
     if row is not None and row.optional:
         return warns(says, *values)
     certain = proof.loads(wheel.name) is False
-    apt = (way,) if (way := _missing_package(stack, lacked)) else ()
     if certain or stack.truth.comes_to(one.file for group in broken for one in group):
         return replace(impossible(says, *values), apt=apt)
     if first.opened.kind == "version" and proof.loads(wheel.name):
@@ -408,11 +418,38 @@ def _missing_package(stack: Stack, lacked: str) -> str | None:
     return way if way not in (stack.truth.debs or ()) else None
 
 
-def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
+def _missing_packages(
+    stack: Stack, first: FileProof, lacked: str, wheels: Iterable[WheelLinks]
+) -> Iterator[str]:
+    """The Debian packages with what a file lacks, and all that it loads; none if no package has the library
+    for want of which it fails.
+    """
+    by_name: dict[str, LinkFile] = {}
+    for wheel in wheels:
+        for path, file in wheel.files.items():
+            by_name.setdefault(path.rpartition("/")[2], file)
+            by_name.setdefault(file.soname or path, file)
+    left = dict.fromkeys(
+        (lacked, *(by_name[name].needed if (name := first.file.rpartition("/")[2]) in by_name else ()))
+    )
+    found = dict[str, None]()
+    for name in (every := [*left]):
+        if name in by_name:
+            more = [one for one in by_name[name].needed if one not in left]
+            left |= dict.fromkeys(more)
+            every += dict.fromkeys(more)
+        elif _base_has(stack, name) is False and (way := _missing_package(stack, name)):
+            found[way] = None
+        elif name == lacked:
+            return
+    yield from found
+
+
+def _mend(stack: Stack, wheel: WheelLinks, lacked: str, apt: Sequence[str]) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
-    if way := _missing_package(stack, lacked):
-        return f"; write {way} into `apt`"
+    if apt:
+        return f"; write {' and '.join(apt)} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:
