@@ -217,13 +217,14 @@ def prove(
     given: Iterable[str] = (),
     maybe: Iterable[str] = (),
     based: Mapping[str, Iterable[str]] | None = None,
+    loaded: Collection[str] = (),
 ) -> SetProof:
     """The proof for wheels in the order of their installation.
 
     ``cached``: folders below site-packages that the recipe tells ``ldconfig``. ``given``: names that the base
     has, whatever versions are asked of them. ``maybe``: names of which nobody knows whether the base has
     them: nothing that needs one is a yes, nor is it a no for that. ``based``: libraries of the base with the
-    versions of symbols that each has.
+    versions of symbols that each has. ``loaded``: as :func:`is_loaded` has it.
     """
     owner: dict[str, list[WheelLinks]] = {}
     for wheel in wheels:
@@ -257,7 +258,7 @@ def prove(
         mine = started[frameworks].fork()
         if wheel.imports is None:
             import_framework(mine, wheel.name, wheel.version, SITE)  # what it opens first is loaded then
-        for file in _opened_by(wheel):
+        for file in _opened_by(wheel, loaded):
             opened, certain = _opened(mine, f"{SITE}/{file}", copies, unread)
             base = _first_of(maybe, mine, f"{SITE}/{file}", unread) if opened.loads is not False else None
             if base is not None:
@@ -342,10 +343,16 @@ def opened_by_import(name: str, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)
 
 
-def module_of(path: str) -> str:
-    """The dotted name of a compiled module, by its path in a wheel."""
-    return re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".")
+def is_loaded(path: str, loaded: Collection[str]) -> bool:
+    """Whether a library of a wheel is among those that imports certainly come to: dotted names of compiled
+    modules, and names of files that modules open.
+    """
+    module = re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".")
+    return module in loaded or path.rpartition("/")[2] in loaded
 
 
-def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
-    return wheel.imports if wheel.imports is not None else opened_by_import(wheel.name, wheel.files)
+def _opened_by(wheel: WheelLinks, loaded: Collection[str]) -> Iterable[str]:
+    if wheel.imports is not None:
+        return wheel.imports
+    more = (path for path in wheel.files if path.rpartition("/")[2] in loaded)
+    return dict.fromkeys((*opened_by_import(wheel.name, wheel.files), *more))

@@ -113,7 +113,8 @@ class Truth:
     imports: tuple[Missing, ...] = ()
     """Modules and names that imports of the cell's packages certainly lack, by the locked wheels."""
     loaded: frozenset[str] = frozenset()
-    """Compiled modules that these imports certainly come to."""
+    """Compiled modules that these imports certainly come to, and names of files of libraries that modules
+    open."""
     unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()
@@ -121,9 +122,9 @@ class Truth:
 
     def comes_to(self, paths: Iterable[str]) -> bool:
         """Whether imports of the cell's packages certainly come to one of these compiled modules."""
-        from builder.core.link_set import module_of  # a build asks for none
+        from builder.core.link_set import is_loaded  # a build asks for none
 
-        return not self.loaded.isdisjoint(map(module_of, paths))
+        return any(is_loaded(path, self.loaded) for path in paths)
 
     @classmethod
     def of_lock(

@@ -23,7 +23,7 @@ import requests
 from builder.core.elf import elf_links, elf_segments, reader_of
 from builder.core.errors import CellError
 from builder.core.items import item
-from builder.core.link_set import LinkFile, link_file, module_of, opened_by_import, stem
+from builder.core.link_set import LinkFile, is_loaded, link_file, opened_by_import, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import library_of, numpy_api, numpy_interface
@@ -116,7 +116,7 @@ def read_loaded(
             return
         values = reading.values
         try:
-            opened = [path for path in values["libraries"] if module_of(path) in loaded]
+            opened = [path for path in values["libraries"] if is_loaded(path, loaded)]
             if not _unknown(values, opened):
                 return
             note(f"reading the libraries of {wheel.name} {wheel.version}")

@@ -56,7 +56,9 @@ def links(stack: Stack) -> Iterator[Finding]:
     yield from _one_of_imports(stack)
     floors = _versions_of_the_base(stack, wheels)
     given, maybe = _of_the_base(stack, wheels)
-    proof = prove(wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors)
+    proof = prove(
+        wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors, loaded=stack.truth.loaded
+    )
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
     for wheel in wheels if whole else ():
         if broken := proof.broken(wheel.name):

@@ -793,6 +793,38 @@ def test_compiled_modules_that_imports_come_to_are_read_once(tmp_path) -> None:
     assert len(shelf.asked) == asked
 
 
+@pytest.mark.parametrize(
+    ("source", "outcomes"),
+    [
+        ("lib = CDLL(path)", ["impossible"]),
+        ("def load():\n    return CDLL(path)\nlib = load()", ["impossible"]),
+        ("def load():\n    return CDLL(path)", []),
+        ("try:\n    lib = CDLL(path)\nexcept OSError:\n    lib = None", []),
+    ],
+)
+def test_a_library_that_a_module_opens_by_its_path_is_linked_with_what_the_system_has(
+    cell, tmp_path, source, outcomes
+) -> None:
+    """gmsh 4.12.2 has libgmsh beside site-packages, in ``.data/data/lib``, and no libGLU."""
+    head = (
+        "import os\nfrom ctypes import CDLL\nname = 'libmesh.so.4'\npath = os.path.join(os.getcwd(), name)\n"
+    )
+    shelf = Shelf(
+        wheel(
+            "mesh",
+            "4.0",
+            {"mesh.py": head + source, "mesh-4.0.data/data/lib/libmesh.so.4": library("libGLU.so.1")},
+        )
+    )
+    readings = ReadingCache(cache=tmp_path)
+    asked = replace(cell, frameworks=("mesh==4.0",), pip=())
+    _, imports = readings.read_proofs(asked, shelf.wheels(), None, shelf)  # type: ignore[arg-type]
+    truth = replace(Truth.of_lock(shelf.wheels(), None), debs=frozenset({"libc6"}))
+    found = check(asked, readings.with_proofs(truth, shelf.wheels(), imports), only=("links",))
+    assert [one.outcome.value for one in found] == outcomes
+    assert all(one.message.endswith("it does not load; write libglu1-mesa into `apt`") for one in found)
+
+
 def test_a_member_in_pieces_is_checked_as_a_whole(monkeypatch) -> None:
     monkeypatch.setattr(archives, "PIECE", 1000)
     content = random.Random(2).randbytes(5000) + bytes(20_000)
