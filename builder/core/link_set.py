@@ -3,6 +3,7 @@
 What is known of a wheel's libraries is a :class:`LinkFile` each, which a table or a cache can keep.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -83,6 +84,11 @@ def stem(symbol: str) -> str | None:
     return said if said and symbol[at : at + 1] == "E" else None
 
 
+def number_of(symbol: str) -> int:
+    """A symbol as a number of 48 bits, of which lists are a tenth as long."""
+    return int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:6], "little")
+
+
 def other_forms(asked: Iterable[str], defined: Iterable[str]) -> list[str]:
     """Symbols that are asked for and not defined, if their function is defined in another form: with other
     arguments, or strings of another C++ ABI."""
@@ -141,6 +147,10 @@ class WheelLinks:
     torch: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
     for."""
+    torch_asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """All symbols of PyTorch that a file asks for, and that no other of the wheel defines."""
+    torch_defined: frozenset[int] | None = None
+    """Of PyTorch: the numbers of all of its symbols (:func:`number_of`); None if not all were read."""
     cuda: Mapping[str, "CudaSymbols"] = field(default_factory=dict)
     """Symbols of those of NVIDIA's own libraries that were read, by file."""
     unread: frozenset[str] = frozenset()

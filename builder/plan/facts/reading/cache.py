@@ -311,6 +311,7 @@ def _by_file(found: Any) -> dict[str, Any]:
 
 def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLinks:
     from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
+    from builder.plan.facts.reading.torch_symbols import unpack_numbers
 
     files: dict[str, LinkFile] = {}
     unread = set(values["partly"])
@@ -344,4 +345,8 @@ def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
             for path, raw in values.get("cuda", {}).items()
         },
         torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
+        torch_asked={
+            path: frozenset(map(str, found)) for path, found in values.get("torch_asked", {}).items()
+        },
+        torch_defined=unpack_numbers(packed) if (packed := values.get("torch_defined")) else None,
     )

@@ -14,7 +14,7 @@ from builder.sources.index import RemoteZip, UnknownError
 
 SMALL = 1 << 19
 """Packed bytes of a library that is read whole."""
-_EDGES = (1 << 18, 1 << 20, 2 << 20)
+_EDGES = (1 << 18, 1 << 20)
 """Packed bytes of each end of a larger one, in turn: of OpenCV's 30 libraries 256 KiB tell 28, of gmsh's one
 1 MiB."""
 _LARGEST = 48 << 20
@@ -44,13 +44,22 @@ def _ways(archive: RemoteZip, entry: ZipInfo) -> Iterable[Callable[[], Callable[
     for edge in _EDGES if size > SMALL else ():
         if 2 * edge >= size:
             break
-        archive.limit += 2 * edge + _ROOM
-        yield lambda edge=edge: of_ends(  # type: ignore[misc]
-            archive.content(entry, edge), archive.ending(entry, edge), entry.file_size
-        )
+        yield lambda edge=edge: read_whole_or_ends(archive, entry, edge, edge)  # type: ignore[misc]
     if size <= _LARGEST and entry.file_size <= _UNPACKED:
         archive.limit += size + _ROOM
         yield lambda: _tables(archive.pieces(entry), entry.file_size)
+
+
+def read_whole_or_ends(
+    archive: RemoteZip, entry: ZipInfo, begin: int, end: int
+) -> Callable[[int, int], bytes]:
+    """A ``read`` of a library, or of its ends in so many packed bytes, beside those that the archive's limit
+    allows. Raises UnknownError.
+    """
+    archive.limit += begin + end + 2 * _ROOM
+    if entry.compress_size <= begin + end:
+        return reader_of(archive.content(entry))
+    return of_ends(archive.content(entry, begin), archive.ending(entry, end), entry.file_size)
 
 
 def of_ends(begin: bytes, end: bytes, size: int) -> Callable[[int, int], bytes]:

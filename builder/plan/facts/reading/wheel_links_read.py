@@ -26,7 +26,7 @@ from builder.core.items import item
 from builder.core.link_set import LinkFile, is_loaded, link_file, opened_by_import, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.binary import library_of, numpy_api, numpy_interface
+from builder.plan.facts.reading.binary import dynamic_symbols, library_of, numpy_api, numpy_interface
 from builder.plan.facts.reading.framework_wheel import metadata_head
 from builder.plan.facts.reading.observed import (
     LINKS,
@@ -39,6 +39,7 @@ from builder.plan.facts.reading.observed import (
     save_reading,
 )
 from builder.plan.facts.reading.remote_library import SMALL, link_tables, of_ends
+from builder.plan.facts.reading.torch_symbols import Symbols, asked_of_torch, defined_by_torch
 from builder.plan.facts.tables import CUDA_LIBRARY, load
 from builder.sources.index import Index, RemoteZip, UnknownError, unpacked
 from builder.sources.net import explain
@@ -187,21 +188,27 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
     if is_of_nvidia(wheel.name):
         values["cuda"] = _of_cuda(archive, libraries)
     else:
+        symbols = dict[str, Symbols | None]()
         opened = {*opened_by_import(canonical(wheel.name), values["libraries"])}
         outermost = _outermost([one for one in libraries if one.filename in opened])
-        _members(archive, [one for one in outermost if one.compress_size <= _WHOLE], values)
+        _members(archive, [one for one in outermost if one.compress_size <= _WHOLE], values, symbols)
         _linked(archive, libraries, values, [one.filename for one in outermost])
-        _members(archive, outermost, values)
+        _members(archive, outermost, values, symbols)
         if "torch" in {*names, *canonical(wheel.name).split("-")}:
             _large(archive, outermost, values)
+        if canonical(wheel.name) == "torch":
+            values["torch_defined"] = defined_by_torch(archive, libraries)
         linked = (*_OF_NVIDIA, *load().framework_libraries)
         if any(
             name.startswith(linked) for one in values["libraries"].values() if one for name in one["needed"]
         ):
-            _members(archive, libraries, values)
+            _members(archive, libraries, values, symbols)
         elif "numpy" in names and not values["numpy"]:
             left = [one for one in libraries if ".libs/" not in one.filename and one not in outermost]
-            _members(archive, sorted(left, key=lambda one: one.compress_size)[:_FURTHER], values)
+            _members(archive, sorted(left, key=lambda one: one.compress_size)[:_FURTHER], values, symbols)
+        if canonical(wheel.name) != "torch":
+            needed = {path: facts["needed"] if facts else () for path, facts in values["libraries"].items()}
+            values["torch_asked"] = asked_of_torch(archive, libraries, needed, symbols)
     return values
 
 
@@ -294,8 +301,13 @@ def _fits(entry: ZipInfo) -> bool:
     return len(entry.filename) <= _LONGEST and not entry.filename.startswith("/")
 
 
-def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str, Any]) -> None:
-    """Read the libraries, the smallest first, as far as the limit goes."""
+def _members(
+    archive: RemoteZip,
+    libraries: Sequence[ZipInfo],
+    values: dict[str, Any],
+    symbols: dict[str, Symbols | None],
+) -> None:
+    """Read the libraries, the smallest first, as far as the limit goes; of whole ones ``symbols``, too."""
     repaired = any(".libs/" in path for path in values["libraries"])
     known = values["libraries"]
     left = [one for one in libraries if known[one.filename] is None]
@@ -319,8 +331,13 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             facts = _by_names(content, entry.filename, whole=whole)
             values["partly"] += [entry.filename] if facts is not None else []
         known[entry.filename] = asdict(facts) if facts is not None else None
-        if whole and facts is not None and (symbols := _of_torch(content, entry.filename, facts)):
-            values["torch"][entry.filename] = symbols
+        if not whole or facts is None:
+            continue
+        symbols[entry.filename] = None
+        with contextlib.suppress(ValueError):
+            symbols[entry.filename] = dynamic_symbols(reader_of(content))
+        if mine := _of_torch(content, entry.filename, facts):
+            values["torch"][entry.filename] = mine
 
 
 def _large(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str, Any]) -> None:

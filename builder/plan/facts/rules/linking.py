@@ -17,7 +17,9 @@ from builder.core.link_set import (
     LinkFile,
     SetProof,
     WheelLinks,
+    number_of,
     numberless,
+    opened_by_import,
     other_forms,
     prove,
 )
@@ -76,15 +78,23 @@ def links(stack: Stack) -> Iterator[Finding]:
 
 
 def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
-    """Extensions that ask for functions of PyTorch which its ``libc10`` has in other forms alone."""
+    """Extensions that ask for functions which PyTorch has not or, if its ``libc10`` alone was read, has in
+    other forms alone.
+    """
+    wheels = tuple(wheels)
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     defined = frozenset[str]().union(*torch.torch.values()) if torch is not None else frozenset[str]()
     for wheel in wheels if torch is not None else ():
         asking = {path: asked for path, asked in wheel.torch.items() if asked and wheel is not torch}
+        whole = _asked_of_torch(torch, wheel, wheels) if wheel is not torch and torch is not None else {}
+        asking |= wheel.torch_asked
         groups: dict[str, list[str]] = {}
         for path in asking:
             groups.setdefault(numberless(path), []).append(path)
-        forms = {path: other_forms(asked, defined) for path, asked in asking.items()}
+        forms = {
+            path: whole[path] if path in whole else other_forms(asked, defined)
+            for path, asked in asking.items()
+        }
         lacking = {
             path: forms[path] for group in groups.values() if all(map(forms.get, group)) for path in group
         }
@@ -93,14 +103,41 @@ def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Fi
         path, (first, *_) = next(iter(sorted(lacking.items())))
         abi = ", and for the other of its C++ ABIs" if "cxx11" in first and not _cxx11(defined) else ""
         said = f"{wheel.label} was compiled for another PyTorch than {torch.label}{abi}"
-        values = (_read_of(wheel, path, first), _read_of(torch, "its libc10", "has it with other arguments"))
+        has = "has no such symbol" if path in whole else "has it with other arguments"
+        values = (_read_of(wheel, path, first), _read_of(torch, "its libraries", has))
         text = f"{said}, which has no {first}: {path} does not load"
         row = load().package_names.get(wheel.name)
-        known = row is not None and not row.optional and lacking.keys() == asking.keys()
-        if known or stack.truth.comes_to(lacking):
+        needed = row is None or not row.optional
+        known = row is not None and needed and lacking.keys() == asking.keys()
+        # as of what is not found: a wheel of which no file loads does not work
+        opened = {*opened_by_import(wheel.name, wheel.files)}
+        none_loads = needed and bool(opened) and lacking.keys() >= opened
+        if known or none_loads or stack.truth.comes_to(lacking):
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
+
+
+def _asked_of_torch(
+    torch: WheelLinks, wheel: WheelLinks, wheels: Iterable[WheelLinks]
+) -> dict[str, list[str]]:
+    """The symbols that PyTorch lacks, by file that asks for them, none if it has all; without files that are
+    linked with libraries of a third wheel, which may define them.
+    """
+    if torch.torch_defined is None:
+        return {}
+    third = {
+        path.rpartition("/")[2]
+        for one in wheels
+        if one is not torch and one is not wheel and not one.name.startswith("nvidia-")
+        for path in one.files
+    }
+    third -= {path.rpartition("/")[2] for one in (torch, wheel) for path in one.files}
+    return {
+        path: sorted(one for one in asked if number_of(one) not in torch.torch_defined)
+        for path, asked in wheel.torch_asked.items()
+        if third.isdisjoint(wheel.files[path].needed)
+    }
 
 
 def _of_another_cuda(stack: Stack, wheels: Sequence[WheelLinks]) -> Iterator[Finding]:

@@ -16,10 +16,10 @@ import pytest
 from facts_shelf import Shelf, library
 
 from builder.core.errors import CellError
-from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
+from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks, number_of
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
-from builder.plan.facts.reading import remote_library, wheel_links_read
+from builder.plan.facts.reading import remote_library, torch_symbols, wheel_links_read
 from builder.plan.facts.reading.binary import numpy_api
 from builder.plan.facts.reading.cache import ReadingCache, links_of
 from builder.plan.facts.reading.observed import LINKS, Truth, WheelTruth, bare_debs, reading_path
@@ -375,6 +375,53 @@ def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
     loaded = Truth(wheels=wheels, locked=True, links=links, loaded=frozenset({"audio._C"}))
     known = "impossible" if outcome == "unknown" else outcome  # an import comes to it
     assert Outcome.of(check(cell, loaded, only=("links",))).value == known
+
+
+@pytest.mark.parametrize(
+    ("asked", "large", "outcomes"),
+    [
+        ("_ZN5torch8autograd4infoEv", False, ["impossible"]),
+        ("_ZN5torch8autograd4infoEv", True, ["impossible"]),
+        ("_ZN2at4_ops3addEv", True, []),
+        ("_ZN2at3ownEv", True, []),
+        ("other_symbol", True, []),
+    ],
+)
+def test_symbols_of_pytorch_that_it_lacks_are_named(
+    cell, tmp_path, monkeypatch, asked, large, outcomes
+) -> None:
+    """torchrl 0.6.0 beside PyTorch 2.6: its import gets over an extension that does not load, and its first
+    use ends; fbgemm-gpu-cpu 1.0.0 opens its own by ``torch.ops.load_library`` within ``try``.
+    """
+    folder = tmp_path / "made"
+    folder.mkdir()
+    noise = 300 << 10 if large else 0
+    if large:
+        monkeypatch.setattr(wheel_links_read, "_WHOLE", 100)
+        monkeypatch.setattr(wheel_links_read, "_BEGINNING", 100)
+        monkeypatch.setattr(torch_symbols, "_EDGES", ((64 << 10, 192 << 10),))
+    compiled(folder, "libtorch_cpu.so", "void _ZN2at4_ops3addEv(void) {}", noise=noise)
+    compiled(folder, "libmine.so", "void _ZN2at3ownEv(void) {}")
+    linked = (folder / "libtorch_cpu.so", folder / "libmine.so")
+    names = dict.fromkeys((asked, "_ZN2at4_ops3addEv", "_ZN2at3ownEv"))
+    source = "".join(f"void {one}(void); void f{n}(void) {{ {one}(); }}" for n, one in enumerate(names))
+    compiled(folder, "_C.so", source, *linked)
+    torch = {f"torch/lib/{name}": (folder / "libtorch_cpu.so").read_bytes() for name in ("libtorch_cpu.so",)}
+    addon = {f"addon/{name}": (folder / name).read_bytes() for name in ("_C.so", "libmine.so")}
+    shelf = Shelf({**wheel("torch", "2.6.0", torch), **wheel("addon", "0.6.0", addon, "torch")})
+    read_links(shelf.wheels(), shelf, cache=tmp_path)  # type: ignore[arg-type]
+    links = [found for one in shelf.wheels() if (found := links_of(one, tmp_path)) is not None]
+    assert links[0].torch_defined == {number_of("_ZN2at4_ops3addEv")}
+    truth = replace(Truth.of_lock(shelf.wheels(), None), links=tuple(links))
+    found = [one for one in check(cell, truth, only=("links",)) if "PyTorch" in one.message]
+    assert [one.outcome.value for one in found] == outcomes
+    assert all(
+        one.message == "addon 0.6.0 was compiled for another PyTorch than torch 2.6.0, which has no "
+        f"{asked}: addon/_C.so does not load"
+        for one in found
+    )
+    unread = replace(truth, links=(replace(links[0], torch_defined=None), links[1]))
+    assert not [one for one in check(cell, unread, only=("links",)) if "PyTorch" in one.message]
 
 
 def test_of_files_for_several_pytorches_one_is_opened(cell) -> None:
