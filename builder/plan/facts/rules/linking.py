@@ -428,7 +428,9 @@ def _doubtful(
     """Of a wheel with files for which the base has to have a library, and nobody knows whether it has."""
     first = min((one for group in doubtful for one in group), key=lambda one: (one.file.count("/"), one.file))
     row = load().package_names.get(wheel.name)
-    deep = first.file.count("/") >= 2 and proof.loads(wheel.name)
+    others = [one for one in proof.files if one.wheel == wheel.name and not any(one in g for g in doubtful)]
+    may_load = any(one.opened.loads is not False or not one.certain for one in others)
+    deep = first.file.count("/") >= 2 and may_load
     if deep or (row is not None and row.optional):
         return  # as of those that certainly fail: what lies there is as often for what is optional
     name = first.base or ""
