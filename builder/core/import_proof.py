@@ -33,7 +33,8 @@ def missing(
     each module that no wheel has.
 
     After them those of ``beside``, whose failure is ``aside``: what no wheel brings may be an extra's there.
-    ``loaded`` gets the compiled modules that imports of ``roots`` come to.
+    ``loaded`` gets the compiled modules that imports of ``roots`` come to, and names of files of libraries
+    that modules open.
     """
     outcomes = Outcomes(every)
     walk = _Walk(outcomes)
@@ -41,6 +42,8 @@ def missing(
     executed = frozenset(walk.by)
     if loaded is not None:
         loaded |= {module for module in walk.by if every.is_compiled(module)}
+        read = filter(None, map(every.names, walk.by))
+        loaded |= {file for names in read for file in names.files}
     found += (
         replace(one, aside=True)
         for one in walk.run(beside or {})

@@ -3,6 +3,7 @@
 What is known of a wheel's libraries is a :class:`LinkFile` each, which a table or a cache can keep.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -83,6 +84,11 @@ def stem(symbol: str) -> str | None:
     return said if said and symbol[at : at + 1] == "E" else None
 
 
+def number_of(symbol: str) -> int:
+    """A symbol as a number of 48 bits, of which lists are a tenth as long."""
+    return int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:6], "little")
+
+
 def other_forms(asked: Iterable[str], defined: Iterable[str]) -> list[str]:
     """Symbols that are asked for and not defined, if their function is defined in another form: with other
     arguments, or strings of another C++ ABI."""
@@ -141,6 +147,10 @@ class WheelLinks:
     torch: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
     for."""
+    torch_asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """All symbols of PyTorch that a file asks for, and that no other of the wheel defines."""
+    torch_defined: frozenset[int] | None = None
+    """Of PyTorch: the numbers of all of its symbols (:func:`number_of`); None if not all were read."""
     cuda: Mapping[str, "CudaSymbols"] = field(default_factory=dict)
     """Symbols of those of NVIDIA's own libraries that were read, by file."""
     unread: frozenset[str] = frozenset()
@@ -217,13 +227,14 @@ def prove(
     given: Iterable[str] = (),
     maybe: Iterable[str] = (),
     based: Mapping[str, Iterable[str]] | None = None,
+    loaded: Collection[str] = (),
 ) -> SetProof:
     """The proof for wheels in the order of their installation.
 
     ``cached``: folders below site-packages that the recipe tells ``ldconfig``. ``given``: names that the base
     has, whatever versions are asked of them. ``maybe``: names of which nobody knows whether the base has
     them: nothing that needs one is a yes, nor is it a no for that. ``based``: libraries of the base with the
-    versions of symbols that each has.
+    versions of symbols that each has. ``loaded``: as :func:`is_loaded` has it.
     """
     owner: dict[str, list[WheelLinks]] = {}
     for wheel in wheels:
@@ -257,7 +268,7 @@ def prove(
         mine = started[frameworks].fork()
         if wheel.imports is None:
             import_framework(mine, wheel.name, wheel.version, SITE)  # what it opens first is loaded then
-        for file in _opened_by(wheel):
+        for file in _opened_by(wheel, loaded):
             opened, certain = _opened(mine, f"{SITE}/{file}", copies, unread)
             base = _first_of(maybe, mine, f"{SITE}/{file}", unread) if opened.loads is not False else None
             if base is not None:
@@ -331,10 +342,27 @@ def _runtimes(process: LinkProcess) -> set[str]:
     return {found[1] for one in process.loaded if one.path and (found := _RUNTIME.search(one.path))}
 
 
-def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
+def opened_by_import(name: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The libraries of a wheel that its import may open, of those at ``paths``: what the import of a
+    framework is known to, else its extension modules or, without any, all of them.
+    """
+    paths = tuple(paths)
+    if name in FRAMEWORK_CALLS:
+        return tuple(path for path, _ in FRAMEWORK_CALLS[name] if path in paths)
+    files = [path for path in paths if not _ELSEWHERE.search(path)]
+    return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)
+
+
+def is_loaded(path: str, loaded: Collection[str]) -> bool:
+    """Whether a library of a wheel is among those that imports certainly come to: dotted names of compiled
+    modules, and names of files that modules open.
+    """
+    module = re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".")
+    return module in loaded or path.rpartition("/")[2] in loaded
+
+
+def _opened_by(wheel: WheelLinks, loaded: Collection[str]) -> Iterable[str]:
     if wheel.imports is not None:
         return wheel.imports
-    if wheel.name in FRAMEWORK_CALLS:
-        return tuple(path for path, _ in FRAMEWORK_CALLS[wheel.name] if path in wheel.files)
-    files = [path for path in wheel.files if not _ELSEWHERE.search(path)]
-    return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)
+    more = (path for path in wheel.files if path.rpartition("/")[2] in loaded)
+    return dict.fromkeys((*opened_by_import(wheel.name, wheel.files), *more))

@@ -83,6 +83,32 @@ def mentioned(tree: ast.Module) -> set[str]:
     return found
 
 
+_FILE = re.compile(r"[\w+.-]+\.so(?:\.\d+)*")
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.TryStar)
+"""What an import does not execute, or gets over."""
+
+
+def files_opened(tree: ast.Module) -> set[str]:
+    """Names of files of libraries that stand in a source whose import opens one by a path: by a statement of
+    the module, or of a function of it that such a one calls, and not within ``try``.
+    """
+    functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    left, every = list[ast.AST](tree.body), list[ast.AST]()
+    while left:
+        node = left.pop()
+        if isinstance(node, _LATER):
+            continue
+        every.append(node)
+        left += ast.iter_child_nodes(node)
+        name = called(node) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        if name in functions:
+            left += functions.pop(name).body
+    if not any(isinstance(one, ast.Call) and called(one) in _OPENERS - FINDERS for one in every):
+        return set()
+    texts = (one.value for one in every if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    return {name for text in texts if _FILE.fullmatch(name := text.rpartition("/")[2])}
+
+
 # -- statements that a release of Python refuses
 
 _TYPES = {"list", "dict", "tuple", "set", "frozenset", "type"}

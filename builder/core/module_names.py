@@ -11,7 +11,7 @@ from builder.core import python_names
 from builder.core.decided_tests import Target
 from builder.core.lazy_names import names_given, names_gone, names_made, of_module, own_names
 from builder.core.module_additions import LARGEST, additions_of, old_finders
-from builder.core.module_ends import counts_attributes, has_no_hash, mentioned, newest_syntax
+from builder.core.module_ends import counts_attributes, files_opened, has_no_hash, mentioned, newest_syntax
 from builder.core.module_runs import kept_source
 from builder.core.module_statements import StatementWalk
 from builder.core.module_syntax import last_name, nodes_of, texts_of
@@ -105,7 +105,8 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
     given = names_given(tree, text, module) if "__getattr__" in text else None
     walk.makers = given.makers if given is not None else set()
     opens = any(word in text for word in ("DLL", "LoadLibrary", "dlopen", "find_library"))
-    walk.opens = mentioned(tree) if opens and _OPENS.search(text) else set()
+    opens = opens and _OPENS.search(text) is not None
+    walk.opens = mentioned(tree) if opens else set()
     if (came := newest_syntax(tree) if _may_be_new(text) else 0) > 7:
         walk.end(1, "python", (f"is written in Python 3.{came}",), before(came), "SyntaxError")
     walk.block(tree.body, ALWAYS)
@@ -174,6 +175,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         deferred=deferred,
         backends={name: asked for name, one in once.items() if (asked := _backends_of(one))},
         opens=frozenset(walk.opens),
+        files=frozenset(files_opened(tree)) if opens else frozenset(),
         only={name: on for name, on in bound.only.items() if on != ALWAYS},
         raises=("ImportError" in text or "NotFoundError" in text) and _RAISES.search(text) is not None,
     )

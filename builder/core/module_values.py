@@ -239,6 +239,8 @@ class ModuleNames:
     """Whether it raises an ImportError somewhere by itself."""
     opens: frozenset[str] = frozenset()
     """Libraries that it may open by these names, whether or not on import."""
+    files: frozenset[str] = frozenset()
+    """Names of files of libraries, of which its import certainly opens those that its wheel has."""
 
     def as_list(self) -> list[Any]:
         return [
@@ -266,6 +268,7 @@ class ModuleNames:
             dict(self.deferred),
             dict(self.backends),
             sorted(self.opens),
+            sorted(self.files),
             int(self.raises),
             self.paths,
             dict(self.only),
@@ -290,6 +293,7 @@ class ModuleNames:
             deferred,
             backends,
             opens,
+            files,
             raises,
             paths,
             only,
@@ -322,6 +326,7 @@ class ModuleNames:
             deferred={name: (of, inner) for name, (of, inner) in deferred.items()},
             backends={name: tuple(every) for name, every in backends.items()},
             opens=frozenset(opens),
+            files=frozenset(map(str, files)),
             raises=bool(raises),
             paths=tuple(map(str, paths)),
             only={name: int(on) for name, on in only.items()},

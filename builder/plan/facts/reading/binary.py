@@ -289,7 +289,7 @@ class CompiledTexts:
         return None if ended or inside or content.count(text[:16]) != content.count(text) else False
 
     def _points_to(self, address: int) -> bool:
-        """Whether a table that is loaded has an address: what is told for a debugger has many small numbers."""
+        """Whether a table that is loaded has an address: a debugger's part has many small numbers."""
         pointer = struct.pack("<Q", address)
         for one in self._segments:
             end, at = one.offset + one.length, one.offset - 1
@@ -362,7 +362,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _DYNAMIC_SYMBOLS = 11
 _UNDEFINED, _WEAK = 0, 2
-_MOST_SYMBOLS = 1 << 20
+_MOST_SYMBOLS, _LONGEST_TEXTS = 1 << 20, 256 << 20
 _LANDMARKS = (
     b"__gmon_start__",
     b"_ITM_deregisterTMCloneTable",
@@ -469,6 +469,31 @@ def _symbols(
         elif info >> 4 != _WEAK:
             undefined.add(text)
     return frozenset(undefined), frozenset(defined)
+
+
+def dynamic_symbols(read: Callable[[int, int], bytes]) -> tuple[frozenset[str], frozenset[str]]:
+    """The undefined symbols of a library, without weak ones, and those that it defines, by its table of
+    sections, which needs no dynamic section. Raises ValueError for what was not read or makes no sense.
+    """
+    head = read(0, 64)
+    if elf_machine(read) is None or len(head) < 64:
+        raise ValueError("no library")
+    (place,) = struct.unpack_from("<Q", head, 40)
+    row, count = struct.unpack_from("<HH", head, 58)
+    table = read(place, row * count)
+    if row != _SECTION.size or len(table) < row * count:
+        raise ValueError("a table of sections that is cut off")
+    sections = [_SECTION.unpack_from(table, number * row) for number in range(count)]
+    for _, kind, _, _, offset, size, link, _, _, entry in sections:
+        if kind == _DYNAMIC_SYMBOLS and entry == _SYMBOL.size and link < count:
+            start, length = sections[link][4:6]
+            if size > _MOST_SYMBOLS * entry or length > _LONGEST_TEXTS:
+                raise ValueError("symbols without an end")
+            rows, texts = read(offset, size), read(start, length)
+            if len(rows) < size or len(texts) < length:
+                raise ValueError("cut off")
+            return _symbols(rows + texts, range(0, size - entry + 1, entry), size, size + length)
+    raise ValueError("no table of symbols")
 
 
 def _rows(content: bytes, end: int) -> Iterator[int]:

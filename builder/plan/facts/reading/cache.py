@@ -125,7 +125,16 @@ class ReadingCache:
         with ThreadPoolExecutor(1) as beside:
             links = beside.submit(self.read_links, wheels, index)
             imports = self.read_imports(cell, wheels, base, index)
-        return links.result(), imports
+        return links.result() + self._read_loaded(wheels, index, imports), imports
+
+    def _read_loaded(self, wheels: Sequence[Wheel], index: Index, imports: ImportsProof) -> int:
+        """Read the compiled modules that these imports come to; the bytes that it took."""
+        from builder.plan.facts.reading.wheel_links_read import read_loaded
+
+        found = read_loaded(wheels, index, imports.loaded, cache=self.wheel_folder, note=self._note)
+        for wheel in found:
+            self._links.pop(wheel.sha256, None)
+        return sum(found.values())
 
     def read_imports(
         self,
@@ -161,6 +170,7 @@ class ReadingCache:
             links = beside.submit(self.read_links, wheels, index)
             imports = self.read_imports(cell, wheels, None, index, self._shelved)
         links.result()
+        self._read_loaded(wheels, index, imports)
         truth = replace(Truth.of_lock(wheels, None), debs=bare_debs(cell))
         return self.with_proofs(truth, wheels, imports)
 
@@ -301,6 +311,7 @@ def _by_file(found: Any) -> dict[str, Any]:
 
 def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLinks:
     from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
+    from builder.plan.facts.reading.torch_symbols import unpack_numbers
 
     files: dict[str, LinkFile] = {}
     unread = set(values["partly"])
@@ -334,4 +345,8 @@ def _wheel_links(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
             for path, raw in values.get("cuda", {}).items()
         },
         torch={path: frozenset(map(str, found)) for path, found in values["torch"].items()},
+        torch_asked={
+            path: frozenset(map(str, found)) for path, found in values.get("torch_asked", {}).items()
+        },
+        torch_defined=unpack_numbers(packed) if (packed := values.get("torch_defined")) else None,
     )

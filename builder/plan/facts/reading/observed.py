@@ -113,7 +113,8 @@ class Truth:
     imports: tuple[Missing, ...] = ()
     """Modules and names that imports of the cell's packages certainly lack, by the locked wheels."""
     loaded: frozenset[str] = frozenset()
-    """Compiled modules that these imports certainly come to."""
+    """Compiled modules that these imports certainly come to, and names of files of libraries that modules
+    open."""
     unproven: str | None = "no lock names their wheels"
     """Why ``links`` and ``imports`` do not tell all; None if they do."""
     offered: frozenset[str] = frozenset()
@@ -121,8 +122,9 @@ class Truth:
 
     def comes_to(self, paths: Iterable[str]) -> bool:
         """Whether imports of the cell's packages certainly come to one of these compiled modules."""
-        modules = (re.sub(r"(?:\.[\w-]+)*\.so", "", path).replace("/", ".") for path in paths)
-        return not self.loaded.isdisjoint(modules)
+        from builder.core.link_set import is_loaded  # a build asks for none
+
+        return any(is_loaded(path, self.loaded) for path in paths)
 
     @classmethod
     def of_lock(
@@ -267,12 +269,12 @@ Values = dict[str, Any]
 
 _SCHEMA = 1
 Kind = Literal[
-    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-5", "modules"
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links-6", "modules"
 ]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
 ``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
-LINKS: Kind = "links-5"
+LINKS: Kind = "links-6"
 """Counts up when more is kept of a wheel's libraries: an earlier reading lacks that, and is made anew."""
 
 

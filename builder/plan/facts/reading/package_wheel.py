@@ -15,11 +15,13 @@ from pathlib import Path, PurePosixPath
 from zipfile import ZipInfo
 
 from builder.core.errors import PackageIndexError
+from builder.core.link_set import number_of
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.binary import SharedLibrary, library_of
 from builder.plan.facts.reading.framework_wheel import metadata_beside, metadata_head, read_once, zip_of
 from builder.plan.facts.reading.observed import Values, WheelReading
+from builder.plan.facts.reading.torch_symbols import TORCH
 from builder.plan.facts.tables import CUDA_LIBRARY
 from builder.sources.index import IndexFile, RemoteZip, UnknownError, sdist_files
 from builder.sources.net import Client
@@ -45,7 +47,6 @@ _SYSTEM = re.compile(
     r"lib(?:c|m|dl|pthread|rt|util|resolv|anl|stdc\+\+|gcc_s|mvec)\.so(?:\.\d+)*|ld-linux-.*|libcuda\.so\.1"
 )
 """Libraries that every base or driver has."""
-_TORCH = re.compile(r"_Z(?:T[VIST])?NK?[VR]?(?:3c10|2at|5torch|6caffe2|4c10d)|(?:aoti_)?torch_[a-z]")
 _STABLE = re.compile(r"(?:aoti_)?torch_[a-z]")
 _OTHER_MAKERS = re.compile(r".*(?:rocm|hip|xpu|sycl|_amd|_metal|_npu)[^/]*")
 """Libraries for other makers' GPUs, which are not loaded beside CUDA."""
@@ -262,7 +263,7 @@ def _symbols(libraries: Sequence[_Read]) -> Values:
         for one in libraries
         if one.library is not None and one.own
         for symbol in one.library.undefined
-        if _TORCH.match(symbol)
+        if TORCH.match(symbol)
     }
     if not asked:
         return {}
@@ -310,11 +311,6 @@ def read_symbols(file: IndexFile, client: Client, *, cache: Path | None = None) 
                     reading.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
 
     return read_once(file, "symbols", read, lambda reading: bool(reading.values), cache=cache)
-
-
-def number_of(symbol: str) -> int:
-    """A symbol as a number, of which lists are a tenth as long."""
-    return int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:6], "little")
 
 
 def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -> WheelReading:

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import InvalidVersion, Version
 
+from builder.core.link_set import number_of
 from builder.core.versions import (
     at_least,
     canonical,
@@ -27,7 +28,6 @@ from builder.core.versions import (
     short,
 )
 from builder.plan.facts.reading.observed import Metadata, WheelReading, metadata_of
-from builder.plan.facts.reading.package_wheel import number_of
 from builder.plan.facts.tables import NUMBERED, FrameworkRow, PackageName, PackageRow, TableFile, newest_minor
 from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 

@@ -42,7 +42,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 21
+_READER = 22
 """Counts up when modules are read another way: what was kept before is read again."""
 _UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
@@ -69,7 +69,7 @@ class ImportsProof:
 
     lacks: tuple[Missing, ...] = ()
     loaded: frozenset[str] = frozenset()
-    """Compiled modules that they certainly come to."""
+    """Compiled modules that they certainly come to, and names of files of libraries that modules open."""
     unread: tuple[Wheel, ...] = ()
     """Wheels that nobody has read, those with a module on the way that nobody has read, and those with a name
     in doubt of which a release that was not read would tell."""

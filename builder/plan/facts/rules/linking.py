@@ -5,12 +5,24 @@ proof by imports.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from posixpath import normpath
 
 from packaging.requirements import Requirement
 
 from builder.core.import_outcomes import Missing
 from builder.core.import_set import OWN, PYTHON
-from builder.core.link_set import SITE, FileProof, SetProof, WheelLinks, numberless, other_forms, prove
+from builder.core.link_set import (
+    SITE,
+    FileProof,
+    LinkFile,
+    SetProof,
+    WheelLinks,
+    number_of,
+    numberless,
+    opened_by_import,
+    other_forms,
+    prove,
+)
 from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import WITH_PKG_RESOURCES, at_least, contains, major, names_of, release, short
 from builder.plan.facts.reading import WheelTruth
@@ -46,7 +58,9 @@ def links(stack: Stack) -> Iterator[Finding]:
     yield from _one_of_imports(stack)
     floors = _versions_of_the_base(stack, wheels)
     given, maybe = _of_the_base(stack, wheels)
-    proof = prove(wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors)
+    proof = prove(
+        wheels, cached=_folders(wheels), given=given, maybe=maybe, based=floors, loaded=stack.truth.loaded
+    )
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
     for wheel in wheels if whole else ():
         if broken := proof.broken(wheel.name):
@@ -64,15 +78,23 @@ def links(stack: Stack) -> Iterator[Finding]:
 
 
 def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
-    """Extensions that ask for functions of PyTorch which its ``libc10`` has in other forms alone."""
+    """Extensions that ask for functions which PyTorch has not or, if its ``libc10`` alone was read, has in
+    other forms alone.
+    """
+    wheels = tuple(wheels)
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     defined = frozenset[str]().union(*torch.torch.values()) if torch is not None else frozenset[str]()
     for wheel in wheels if torch is not None else ():
         asking = {path: asked for path, asked in wheel.torch.items() if asked and wheel is not torch}
+        whole = _asked_of_torch(torch, wheel, wheels) if wheel is not torch and torch is not None else {}
+        asking |= wheel.torch_asked
         groups: dict[str, list[str]] = {}
         for path in asking:
             groups.setdefault(numberless(path), []).append(path)
-        forms = {path: other_forms(asked, defined) for path, asked in asking.items()}
+        forms = {
+            path: whole[path] if path in whole else other_forms(asked, defined)
+            for path, asked in asking.items()
+        }
         lacking = {
             path: forms[path] for group in groups.values() if all(map(forms.get, group)) for path in group
         }
@@ -81,14 +103,41 @@ def _of_another_torch(stack: Stack, wheels: Iterable[WheelLinks]) -> Iterator[Fi
         path, (first, *_) = next(iter(sorted(lacking.items())))
         abi = ", and for the other of its C++ ABIs" if "cxx11" in first and not _cxx11(defined) else ""
         said = f"{wheel.label} was compiled for another PyTorch than {torch.label}{abi}"
-        values = (_read_of(wheel, path, first), _read_of(torch, "its libc10", "has it with other arguments"))
+        has = "has no such symbol" if path in whole else "has it with other arguments"
+        values = (_read_of(wheel, path, first), _read_of(torch, "its libraries", has))
         text = f"{said}, which has no {first}: {path} does not load"
         row = load().package_names.get(wheel.name)
-        known = row is not None and not row.optional and lacking.keys() == asking.keys()
-        if known or stack.truth.comes_to(lacking):
+        needed = row is None or not row.optional
+        known = row is not None and needed and lacking.keys() == asking.keys()
+        # as of what is not found: a wheel of which no file loads does not work
+        opened = {*opened_by_import(wheel.name, wheel.files)}
+        none_loads = needed and bool(opened) and lacking.keys() >= opened
+        if known or none_loads or stack.truth.comes_to(lacking):
             yield impossible(text, *values)
         else:
             yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
+
+
+def _asked_of_torch(
+    torch: WheelLinks, wheel: WheelLinks, wheels: Iterable[WheelLinks]
+) -> dict[str, list[str]]:
+    """The symbols that PyTorch lacks, by file that asks for them, none if it has all; without files that are
+    linked with libraries of a third wheel, which may define them.
+    """
+    if torch.torch_defined is None:
+        return {}
+    third = {
+        path.rpartition("/")[2]
+        for one in wheels
+        if one is not torch and one is not wheel and not one.name.startswith("nvidia-")
+        for path in one.files
+    }
+    third -= {path.rpartition("/")[2] for one in (torch, wheel) for path in one.files}
+    return {
+        path: sorted(one for one in asked if number_of(one) not in torch.torch_defined)
+        for path, asked in wheel.torch_asked.items()
+        if third.isdisjoint(wheel.files[path].needed)
+    }
 
 
 def _of_another_cuda(stack: Stack, wheels: Sequence[WheelLinks]) -> Iterator[Finding]:
@@ -341,7 +390,7 @@ def _broken(
     """A wheel with files that cannot be loaded is refused if none can, else nobody knows."""
     first = min((one for group in broken for one in group), key=lambda one: (one.file.count("/"), one.file))
     lacked = (first.opened.library or "").rpartition("/")[2]
-    by = (first.opened.by or "").removeprefix("/site-packages/")
+    by = normpath(first.opened.by or "").removeprefix(f"{SITE}/").removeprefix(".")
     through = f" through {by}" if by and by != first.file else ""
     values = [_read_of(wheel, first.file, f"{lacked}{through}")]
     said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"
@@ -357,12 +406,12 @@ def _broken(
         other, name = rival
         said += f"; {other.label} brings {name}"
         values.append(_read_of(other, "brings", name))
-    says = f"{said}: it does not load{_mend(stack, wheel, lacked)}"
+    apt = tuple(_missing_packages(stack, first, lacked, wheels)) if first.opened.kind == "absent" else ()
+    says = f"{said}: it does not load{_mend(stack, wheel, lacked, apt)}"
     row = load().package_names.get(wheel.name)
     if row is not None and row.optional:
         return warns(says, *values)
     certain = proof.loads(wheel.name) is False
-    apt = (way,) if (way := _missing_package(stack, lacked)) else ()
     if certain or stack.truth.comes_to(one.file for group in broken for one in group):
         return replace(impossible(says, *values), apt=apt)
     if first.opened.kind == "version" and proof.loads(wheel.name):
@@ -379,7 +428,9 @@ def _doubtful(
     """Of a wheel with files for which the base has to have a library, and nobody knows whether it has."""
     first = min((one for group in doubtful for one in group), key=lambda one: (one.file.count("/"), one.file))
     row = load().package_names.get(wheel.name)
-    deep = first.file.count("/") >= 2 and proof.loads(wheel.name)
+    others = [one for one in proof.files if one.wheel == wheel.name and not any(one in g for g in doubtful)]
+    may_load = any(one.opened.loads is not False or not one.certain for one in others)
+    deep = first.file.count("/") >= 2 and may_load
     if deep or (row is not None and row.optional):
         return  # as of those that certainly fail: what lies there is as often for what is optional
     name = first.base or ""
@@ -408,11 +459,38 @@ def _missing_package(stack: Stack, lacked: str) -> str | None:
     return way if way not in (stack.truth.debs or ()) else None
 
 
-def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
+def _missing_packages(
+    stack: Stack, first: FileProof, lacked: str, wheels: Iterable[WheelLinks]
+) -> Iterator[str]:
+    """The Debian packages with what a file lacks, and all that it loads; none if no package has the library
+    for want of which it fails.
+    """
+    by_name: dict[str, LinkFile] = {}
+    for wheel in wheels:
+        for path, file in wheel.files.items():
+            by_name.setdefault(path.rpartition("/")[2], file)
+            by_name.setdefault(file.soname or path, file)
+    left = dict.fromkeys(
+        (lacked, *(by_name[name].needed if (name := first.file.rpartition("/")[2]) in by_name else ()))
+    )
+    found = dict[str, None]()
+    for name in (every := [*left]):
+        if name in by_name:
+            more = [one for one in by_name[name].needed if one not in left]
+            left |= dict.fromkeys(more)
+            every += dict.fromkeys(more)
+        elif _base_has(stack, name) is False and (way := _missing_package(stack, name)):
+            found[way] = None
+        elif name == lacked:
+            return
+    yield from found
+
+
+def _mend(stack: Stack, wheel: WheelLinks, lacked: str, apt: Sequence[str]) -> str:
     """The release of one of the two that mends it, as far as it is on record."""
     torch, ways = torch_of(stack), list[str]()
-    if way := _missing_package(stack, lacked):
-        return f"; write {way} into `apt`"
+    if apt:
+        return f"; write {' and '.join(apt)} into `apt`"
     one = next((one for one in stack.beside if one.name == wheel.name), None)
     other = release_for(stack, one, torch) if one is not None and torch is not None else None
     if other is not None and other.version != wheel.version:

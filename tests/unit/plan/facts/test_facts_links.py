@@ -16,14 +16,14 @@ import pytest
 from facts_shelf import Shelf, library
 
 from builder.core.errors import CellError
-from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks
+from builder.core.link_set import CudaSymbols, LinkFile, WheelLinks, number_of
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
-from builder.plan.facts.reading import wheel_links_read
+from builder.plan.facts.reading import remote_library, torch_symbols, wheel_links_read
 from builder.plan.facts.reading.binary import numpy_api
 from builder.plan.facts.reading.cache import ReadingCache, links_of
 from builder.plan.facts.reading.observed import LINKS, Truth, WheelTruth, bare_debs, reading_path
-from builder.plan.facts.reading.wheel_links_read import read_links
+from builder.plan.facts.reading.wheel_links_read import read_links, read_loaded
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.sources.index import RemoteZip, UnknownError, archives
@@ -189,6 +189,7 @@ def test_what_was_read_is_kept_and_bounded(tmp_path) -> None:
 def test_a_library_that_unpacks_without_an_end_takes_bounded_memory(tmp_path, monkeypatch) -> None:
     """64 MiB of zeros are 64 KiB in a wheel: what is beyond the bound is unread, and no yes."""
     monkeypatch.setattr(archives, "UNPACKED", 4 << 20)
+    monkeypatch.setattr(remote_library, "_UNPACKED", 4 << 20)
     shelf = Shelf(wheel("kernels", "1.0", {"kernels/_C.so": library("libc10.so") + bytes(1 << 26)}, "torch"))
     (one,) = shelf.wheels()
     tracemalloc.start()
@@ -374,6 +375,53 @@ def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
     loaded = Truth(wheels=wheels, locked=True, links=links, loaded=frozenset({"audio._C"}))
     known = "impossible" if outcome == "unknown" else outcome  # an import comes to it
     assert Outcome.of(check(cell, loaded, only=("links",))).value == known
+
+
+@pytest.mark.parametrize(
+    ("asked", "large", "outcomes"),
+    [
+        ("_ZN5torch8autograd4infoEv", False, ["impossible"]),
+        ("_ZN5torch8autograd4infoEv", True, ["impossible"]),
+        ("_ZN2at4_ops3addEv", True, []),
+        ("_ZN2at3ownEv", True, []),
+        ("other_symbol", True, []),
+    ],
+)
+def test_symbols_of_pytorch_that_it_lacks_are_named(
+    cell, tmp_path, monkeypatch, asked, large, outcomes
+) -> None:
+    """torchrl 0.6.0 beside PyTorch 2.6: its import gets over an extension that does not load, and its first
+    use ends; fbgemm-gpu-cpu 1.0.0 opens its own by ``torch.ops.load_library`` within ``try``.
+    """
+    folder = tmp_path / "made"
+    folder.mkdir()
+    noise = 300 << 10 if large else 0
+    if large:
+        monkeypatch.setattr(wheel_links_read, "_WHOLE", 100)
+        monkeypatch.setattr(wheel_links_read, "_BEGINNING", 100)
+        monkeypatch.setattr(torch_symbols, "_EDGES", ((64 << 10, 192 << 10),))
+    compiled(folder, "libtorch_cpu.so", "void _ZN2at4_ops3addEv(void) {}", noise=noise)
+    compiled(folder, "libmine.so", "void _ZN2at3ownEv(void) {}")
+    linked = (folder / "libtorch_cpu.so", folder / "libmine.so")
+    names = dict.fromkeys((asked, "_ZN2at4_ops3addEv", "_ZN2at3ownEv"))
+    source = "".join(f"void {one}(void); void f{n}(void) {{ {one}(); }}" for n, one in enumerate(names))
+    compiled(folder, "_C.so", source, *linked)
+    torch = {f"torch/lib/{name}": (folder / "libtorch_cpu.so").read_bytes() for name in ("libtorch_cpu.so",)}
+    addon = {f"addon/{name}": (folder / name).read_bytes() for name in ("_C.so", "libmine.so")}
+    shelf = Shelf({**wheel("torch", "2.6.0", torch), **wheel("addon", "0.6.0", addon, "torch")})
+    read_links(shelf.wheels(), shelf, cache=tmp_path)  # type: ignore[arg-type]
+    links = [found for one in shelf.wheels() if (found := links_of(one, tmp_path)) is not None]
+    assert links[0].torch_defined == {number_of("_ZN2at4_ops3addEv")}
+    truth = replace(Truth.of_lock(shelf.wheels(), None), links=tuple(links))
+    found = [one for one in check(cell, truth, only=("links",)) if "PyTorch" in one.message]
+    assert [one.outcome.value for one in found] == outcomes
+    assert all(
+        one.message == "addon 0.6.0 was compiled for another PyTorch than torch 2.6.0, which has no "
+        f"{asked}: addon/_C.so does not load"
+        for one in found
+    )
+    unread = replace(truth, links=(replace(links[0], torch_defined=None), links[1]))
+    assert not [one for one in check(cell, unread, only=("links",)) if "PyTorch" in one.message]
 
 
 def test_of_files_for_several_pytorches_one_is_opened(cell) -> None:
@@ -695,10 +743,11 @@ def test_a_large_extension_is_read_in_passing_but_no_larger_one_than_the_bound(t
     """OpenCV's of 25 MiB packed: its tables lie in its beginning and its end."""
     monkeypatch.setattr(wheel_links_read, "_WHOLE", 200)
     monkeypatch.setattr(wheel_links_read, "_BEGINNING", 100)
-    monkeypatch.setattr(wheel_links_read, "_KEPT", 64 << 10)
+    monkeypatch.setattr(remote_library, "_KEPT", 64 << 10)
+    monkeypatch.setattr(remote_library, "_EDGES", ())
     noise = random.Random(1).randbytes(900 << 10)
     for bound, needed in ((2 << 20, ("libGL.so.1", "libc.so.6")), (512 << 10, None)):
-        monkeypatch.setattr(wheel_links_read, "_LARGEST", bound)
+        monkeypatch.setattr(remote_library, "_LARGEST", bound)
         content = library("libGL.so.1", "libc.so.6", glibc=("2.17",)) + noise
         shelf = Shelf(wheel("big", "1.0", {"big/core.abi3.so": content}))
         folder = tmp_path / str(bound)
@@ -724,12 +773,103 @@ def test_names_of_an_extension_that_is_too_large_to_pass_by_are_read_of_one_for_
     content = compiled(
         folder, "_X.so", f"void {fail}(void); void f(void) {{ {fail}(); }}", own, noise=1 << 20
     )
-    for name, asked in (("torch-x", {"_X.so": frozenset({fail})}), ("other", {})):
+    monkeypatch.setattr(remote_library, "_LARGEST", 300 << 10)
+    for edges, name, asked in (
+        ((), "torch_x", {"_X.so": frozenset({fail})}),
+        ((), "other", {}),
+        ((256 << 10,), "torch_x", {"_X.so": frozenset({fail})}),
+    ):
+        monkeypatch.setattr(remote_library, "_EDGES", edges)
         shelf = Shelf(wheel(name, "1.0", {"_X.so": content.read_bytes()}))
-        read_links(shelf.wheels(), shelf, cache=tmp_path / name)  # type: ignore[arg-type]
-        found = links_of(shelf.wheels()[0], tmp_path / name)
+        kept = tmp_path / f"{name}-{len(edges)}"
+        read_links(shelf.wheels(), shelf, cache=kept)  # type: ignore[arg-type]
+        found = links_of(shelf.wheels()[0], kept)
         assert found is not None
-        assert (found.torch, found.unread) == (asked, {"_X.so"})
+        assert (found.torch, found.unread) == (asked, set() if edges else {"_X.so"})
+
+
+def repaired(noise: int = 700 << 10) -> dict[str, bytes | str]:
+    """A wheel as auditwheel repairs it, of which the extension and a library beside it are large."""
+    rest = random.Random(5).randbytes(noise)
+    return {
+        "big/core.abi3.so": library("libdevice-1.so", "libc.so.6", paths="$ORIGIN/../big.libs") + rest,
+        "big/deep/_more.so": library("libother-1.so", paths="$ORIGIN/../../big.libs"),
+        "big.libs/libdevice-1.so": library("libxcb.so.1", "libGL.so.1", "libc.so.6") + rest,
+        "big.libs/libother-1.so": library("libc.so.6"),
+        **{f"big.libs/liba{n}-1.so": library("libc.so.6") for n in range(6)},
+    }
+
+
+def test_what_an_import_opens_is_read_with_all_that_it_is_linked_with_of_the_wheel(cell, tmp_path) -> None:
+    """opencv-python 5.0: libavdevice, in opencv_python.libs, is linked with the libxcb of the system, as seen
+    in https://github.com/ultralytics/ultralytics/issues/1270.
+    """
+    shelf = Shelf(wheel("big", "1.0", repaired()))
+    read_links(shelf.wheels(), shelf, cache=tmp_path)  # type: ignore[arg-type]
+    found = links_of(shelf.wheels()[0], tmp_path)
+    assert found is not None
+    assert found.unread == {f"big.libs/liba{n}-1.so" for n in range(6)}
+    ((outcome, text),) = on_debian(
+        cell, replace(found, files={p: f for p, f in found.files.items() if "deep" not in p})
+    )
+    assert outcome == "impossible"
+    assert text == (
+        "big 1.0 is linked with libxcb.so.1 through big.libs/libdevice-1.so (big/core.abi3.so), which "
+        "nothing in the lock brings: it does not load; write libxcb1 and libgl1 into `apt`"
+    )
+    ((_, text),) = on_debian(cell, found)
+    assert text.endswith(
+        "whether it does without this file is not known; write libxcb1 and libgl1 into `apt`"
+    )
+
+
+def test_compiled_modules_that_imports_come_to_are_read_once(tmp_path) -> None:
+    shelf = Shelf(wheel("big", "1.0", repaired(0) | {f"big/_{n}.so": library() for n in range(9)}))
+    read_links(shelf.wheels(), shelf, cache=tmp_path)  # type: ignore[arg-type]
+    deep = {"big/deep/_more.so", "big.libs/libother-1.so"}
+    before = links_of(shelf.wheels()[0], tmp_path)
+    assert before is not None
+    assert deep < before.unread
+    loaded = {"big.deep._more", "big.core", "other._more"}
+    assert set(read_loaded(shelf.wheels(), shelf, loaded, cache=tmp_path)) == {*shelf.wheels()}  # type: ignore[arg-type]
+    after = links_of(shelf.wheels()[0], tmp_path)
+    assert after is not None
+    assert before.unread - after.unread == deep
+    asked = len(shelf.asked)
+    assert read_loaded(shelf.wheels(), shelf, loaded, cache=tmp_path) == {}  # type: ignore[arg-type]
+    assert len(shelf.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("source", "outcomes"),
+    [
+        ("lib = CDLL(path)", ["impossible"]),
+        ("def load():\n    return CDLL(path)\nlib = load()", ["impossible"]),
+        ("def load():\n    return CDLL(path)", []),
+        ("try:\n    lib = CDLL(path)\nexcept OSError:\n    lib = None", []),
+    ],
+)
+def test_a_library_that_a_module_opens_by_its_path_is_linked_with_what_the_system_has(
+    cell, tmp_path, source, outcomes
+) -> None:
+    """gmsh 4.12.2 has libgmsh beside site-packages, in ``.data/data/lib``, and no libGLU."""
+    head = (
+        "import os\nfrom ctypes import CDLL\nname = 'libmesh.so.4'\npath = os.path.join(os.getcwd(), name)\n"
+    )
+    shelf = Shelf(
+        wheel(
+            "mesh",
+            "4.0",
+            {"mesh.py": head + source, "mesh-4.0.data/data/lib/libmesh.so.4": library("libGLU.so.1")},
+        )
+    )
+    readings = ReadingCache(cache=tmp_path)
+    asked = replace(cell, frameworks=("mesh==4.0",), pip=())
+    _, imports = readings.read_proofs(asked, shelf.wheels(), None, shelf)  # type: ignore[arg-type]
+    truth = replace(Truth.of_lock(shelf.wheels(), None), debs=frozenset({"libc6"}))
+    found = check(asked, readings.with_proofs(truth, shelf.wheels(), imports), only=("links",))
+    assert [one.outcome.value for one in found] == outcomes
+    assert all(one.message.endswith("it does not load; write libglu1-mesa into `apt`") for one in found)
 
 
 def test_a_member_in_pieces_is_checked_as_a_whole(monkeypatch) -> None:
