@@ -109,12 +109,14 @@ def _says_gone(every: ImportSet, lack: Lack) -> bool:
 
 def _most(outcomes: Outcomes, distribution: str, left: set[Lack]) -> str:
     """How many modules of a distribution cannot be imported, if these are most: whoever imports the package
-    alone has nothing of it then. What an extra would bring does not count, nor do its tests."""
+    alone has nothing of it then. What an extra would bring does not count, nor do its tests, nor what lies
+    outside of the package that has its name: of torch 1.8 half is caffe2."""
     every = outcomes.every
     wheel = every.wheel(distribution)
     if wheel is None or len(wheel.modules) > _MOST_COUNTED:
         return ""
-    mine = {name for name in wheel.modules if name not in wheel.roots and not IS_INNER.search(name)}
+    below = tuple(f"{root}." for root in wheel.roots)
+    mine = {name for name in wheel.modules if name.startswith(below) and not IS_INNER.search(name)}
     mine = {name for name in mine if (found := every.names(name)) is None or found.names or found.executed}
     above: dict[str, set[str]] = {}
     queue, seen, failing = deque(mine), set(mine), deque[str]()

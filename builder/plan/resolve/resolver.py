@@ -22,9 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
-from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import (
-    WITH_PKG_RESOURCES,
     apart,
     canonical,
     name_pattern,
@@ -34,7 +32,16 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
-from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked_once, broken_set, check
+from builder.plan.facts.rules import (
+    BROKEN_SET,
+    OF_SET,
+    Finding,
+    Outcome,
+    asked_once,
+    broken_set,
+    check,
+    free_bounds,
+)
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.dates import Period, bounded, older_set
@@ -227,7 +234,7 @@ class _Files:
         proposal, truth, found = self._with_apt(proposal, wheels)
         self.seconds += time.monotonic() - started
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-        older = None if self.ended else _before_it_went(proposal, truth)
+        older = None if self.ended else _bounded(proposal, found, wheels)
         again = solved(older, self.index, self.driver) if older is not None else ""
         if older is not None:
             before = {*proposal.cell.pip}
@@ -307,28 +314,14 @@ def _moves_one(wheels: Sequence[Wheel], others: Sequence[Wheel]) -> bool:
     return one.keys() == other.keys() and sum(one[name] != other[name] for name in one) == 1
 
 
-def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
-    """The proposal with an older release of a package that lacks what another one's import takes; None if
-    none is known to have it, or the cell has the bound already.
-
-    Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
-    Code of before Python 3.12 counts on the setuptools that each environment had, and on its pkg_resources.
-    Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
-    """
-    cell = proposal.cell
-    own = {canonical(parsed.name) for parsed in map(Requirement, cell.frameworks)}
-    old_protoc = ".".join(map(str, BY_OLD_PROTOC))
-    for one in truth.imports:
-        bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
-        if bound and (one.generated or not one.aside) and canonical(one.giver) not in own:
-            asked, why = f"{one.giver}{bound}", f"{one.taker} imports what later releases have no more"
-        elif not one.giver and not one.aside and one.lacked == "pkg_resources":
-            asked, why = WITH_PKG_RESOURCES, f"{one.taker} imports pkg_resources and does not ask for it"
-        else:
-            continue
-        pip = asked_once(cell.pip, (asked,))
-        added = (*proposal.added, f"{asked}: {why}")
-        return replace(proposal, cell=replace(cell, pip=pip), added=added) if pip != cell.pip else None
+def _bounded(proposal: Proposal, found: Iterable[Finding], wheels: Sequence[Wheel]) -> Proposal | None:
+    """The proposal with a bound that keeps from what is found of its wheels; None if none does that the
+    proposal has not already: an import may do with what is not refused, but is in doubt."""
+    names = {canonical(wheel.name) for wheel in wheels}
+    for one in sorted(found, key=lambda one: one.outcome is not Outcome.IMPOSSIBLE):
+        if one.outcome is Outcome.IMPOSSIBLE or one.rule == "imports":
+            for text, cell in free_bounds(proposal.cell, one, names):
+                return replace(proposal, cell=cell, added=(*proposal.added, f"{text}: {one.message}"))
     return None
 
 

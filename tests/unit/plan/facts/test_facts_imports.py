@@ -686,7 +686,8 @@ def proven(shelf: Shelf, cell: Cell, folder: Path, *, refuse: bool = True) -> li
         cell=cell,
     )
     context = SimpleNamespace(sources=sources, stores=stores)
-    stages.prove_set(run, context, locked, refuse=refuse)  # type: ignore[arg-type]
+    found = stages.judge_set(run, context, locked)  # type: ignore[arg-type]
+    stages.tell_set(run, context, found, refuse=refuse)  # type: ignore[arg-type]
     return notes
 
 
