@@ -192,7 +192,7 @@ def resolve_set(
         with cell_run.span("prove links and imports"):
             return _Resolution(pinned=pinned, findings=judge_set(cell_run, context, pinned))
 
-    cell, kept = cell_run.cell, []
+    cell, kept = cell_run.cell, list[tuple[str, str]]()
     if before is not None and upgrade is not True:
         for text, why in before.added:
             name = canonical(Requirement(text).name)
