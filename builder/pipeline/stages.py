@@ -97,7 +97,7 @@ def tell_set(cell_run: CellRun, context: RunContext, findings: Sequence[Finding]
     """
     for finding in findings:
         if finding.outcome is Outcome.IMPOSSIBLE and refuse:
-            problem = CellError(broken_set(finding), hint=_NOT_KEPT)
+            problem = CellError(broken_set(finding), hint=_NOT_KEPT.get(finding.rule, _PIN_ANOTHER))
             readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
             readings.keep_failure(cell_run.cell, problem.message)
             raise problem
@@ -210,7 +210,8 @@ def resolve_set(
     return replace(found.pinned, cell=cell_run.cell, added=found.added)
 
 
-_NOT_KEPT = "the lock stays as it was; pin another release of one of the two in the matrix"
+_PIN_ANOTHER = "the lock stays as it was; pin another release of one of the two in the matrix"
+_NOT_KEPT = {"same-files": "the lock stays as it was; name the one that is kept in place of the other"}
 
 
 def lock_cell(

@@ -220,14 +220,7 @@ class _Files:
             return answer if isinstance(answer, str) else answer[0]
         proposal, wheels = answer
         if self.stands:
-            if (bound := self._with_kept(proposal)) is not None:
-                return self.judged(solved(bound, self.index, self.driver))
-            found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
-            refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-            kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
-            proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
-            same = replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
-            return same if refused is None else broken_set(refused)
+            return self._like_the_first(proposal, wheels)
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
@@ -251,6 +244,20 @@ class _Files:
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _like_the_first(self, proposal: Proposal, wheels: Sequence[Wheel]) -> Proposal | str:
+        """As :meth:`judged`, by the versions of the wheels alone: those of the set that stands were read."""
+        if (bound := self._with_kept(proposal)) is not None:
+            return self.judged(solved(bound, self.index, self.driver))
+        found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
+        refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        if refused is not None and (bound := _bounded(proposal, (refused,), wheels)) is not None:
+            other = self.judged(solved(bound, self.index, self.driver))
+            return other if isinstance(other, Proposal) else broken_set(refused)
+        kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
+        proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
+        same = replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
+        return same if refused is None else broken_set(refused)
 
     def _with_kept(self, proposal: Proposal) -> Proposal | None:
         """The proposal with the bounds of the set that stands; None if it has them."""

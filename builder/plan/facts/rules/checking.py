@@ -148,17 +148,21 @@ def check(
 def _kept_by_lock(stack: Stack, found: Sequence[Finding], driver: str | None) -> Iterator[Finding]:
     """The findings, of which one that a bound averts which a lock adds is a reservation."""
     refused = {one.message for one in found if one.outcome is Outcome.IMPOSSIBLE}
-
-    def averts(one: Finding, bounded: Cell) -> bool:
-        others = _findings(stack_of(bounded, stack.truth, driver))
-        left = {other.message for other in others if other.outcome is Outcome.IMPOSSIBLE}
-        return one.message not in left and left <= refused
-
+    cell = replace(stack.cell, id="", matrix="", variant=None, span=None)
     for one in found:
-        bounds = free_bounds(stack.cell, one) if one.message in refused else ()
-        text = next((text for text, bounded in bounds if averts(one, bounded)), None)
+        bounds = free_bounds(cell, one) if one.message in refused else ()
+        left = ((text, _refusals(bounded, driver, stack.truth)) for text, bounded in bounds)
+        averts = (text for text, others in left if others <= refused - {one.message})
+        text = next(averts, None)
         told = f"{one.message}; `rtbuild lock` resolves with {text}"
         yield one if text is None else replace(one, outcome=Outcome.WARNS, message=told)
+
+
+@functools.lru_cache(maxsize=4096)
+def _refusals(cell: Cell, driver: str | None, truth: Truth) -> frozenset[str]:
+    """What refuses a cell; of cells that differ in their name only it is asked once."""
+    found = _findings(stack_of(cell, truth, driver))
+    return frozenset(one.message for one in found if one.outcome is Outcome.IMPOSSIBLE)
 
 
 def _kept(stack: Stack) -> Truth:

@@ -465,7 +465,7 @@ def _bounds(one: Missing) -> tuple[str, ...]:
     Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
     """
     if one.generated:
-        return ("protobuf<4" if _is_old(one) else f"protobuf>={one.generated}",)
+        return (f"{one.giver}<4" if _is_old(one) else f"{one.giver}>={one.generated}",)
     if one.aside:
         return ()
     if one.older or one.newer:

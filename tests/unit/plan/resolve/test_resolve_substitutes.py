@@ -684,7 +684,9 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
         return Truth(imports=lacks, unproven=None)
 
     monkeypatch.setattr(
-        proving, "solved", lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"),))
+        proving,
+        "solved",
+        lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"), a_wheel("giver", "5"))),
     )
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
