@@ -214,9 +214,11 @@ class _Walk:
         )
 
     def trying(self, module: str, of: str, guard: Guard) -> Iterator[Missing]:
-        """What ends the imports of a ``try`` by another exception than its handlers get.
+        """What ends the imports of a ``try``, or what is used after them, by another exception than its
+        handlers get.
 
-        Nothing if an ImportError may come before it, of which the handlers are.
+        Nothing if an ImportError may come before it, of which the handlers are; of what comes after the
+        imports also nothing if a module of theirs was not read.
         """
         inner, root = _Walk(self.outcomes), self.roots[module]
         inner.by, inner.roots = dict(self.by), dict(self.roots)
@@ -229,10 +231,12 @@ class _Walk:
                 for other in (*outcome.executed, own):
                     inner.execute(other, module, root)
         found: list[Missing] = []
+        whole = True
         while inner.queue:
             at = inner.queue.popleft()
             self.tried += 1
             names, outcome = self.every.names(at), self.outcomes.outcome(at)
+            whole &= names is not None
             raises = names is not None and (names.raises or names.opens)
             unknown = raises or outcome.deferred or self.tried > _MOST_TRIED
             if unknown or not all(map(_is_no_import, outcome.lacks)):
@@ -241,6 +245,8 @@ class _Walk:
                 inner.execute(other, at, root)
             found += inner.lacking(at, outcome)
         yield from (one for one in found if lets_out(guard.kinds, _error(one)))
+        if whole and not found and all(map(inner.succeeds, guard.tried)):
+            yield from self.lacking(module, self.outcomes.after(of, guard))
 
     def lacking(self, module: str, outcome: Executed) -> Iterator[Missing]:
         for one in outcome.lacks:

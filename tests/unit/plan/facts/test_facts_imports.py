@@ -1307,3 +1307,33 @@ def test_a_lack_names_the_bound_that_a_resolver_may_be_given(cell, tmp_path) -> 
         ("setuptools<82",),
         ("setuptools",),
     )
+
+
+@pytest.mark.parametrize(
+    ("handlers", "giver", "outcomes"),
+    [
+        ("except ImportError", "there = 1\n", ["impossible"]),
+        ("except (ImportError, OSError)", "there = 1\n", ["impossible"]),
+        ("except (ImportError, AttributeError)", "there = 1\n", []),
+        ("except ImportError:\n    pass\nexcept AttributeError", "there = 1\n", []),
+        ("except Exception", "there = 1\n", []),
+        ("except ImportError", "import unread\n", []),
+        ("except ImportError", "import nowhere\n", []),
+        ("except ImportError", "if here():\n    raise ImportError\n", []),
+    ],
+)
+def test_an_attribute_that_no_handler_of_its_try_gets_ends_the_import(
+    cell, tmp_path, handlers, giver, outcomes
+) -> None:
+    """The imports of the block come to modules that were read, and nothing raises there. An attribute
+    raises AttributeError, which is no ImportError: https://docs.python.org/3/library/exceptions.html
+    """
+    text = f"try:\n    import giver\n    X = giver.gone\n{handlers}:\n    X = None\n"
+    found = judged(
+        cell,
+        tmp_path,
+        wheel("taker", "1.0", {"taker/__init__.py": text}),
+        wheel("giver", "1.0", {"giver/__init__.py": giver}),
+        wheel("unread", "1.0", {"unread.abi3.so": b""}),
+    )
+    assert [outcome for outcome, _ in found] == outcomes
