@@ -112,12 +112,14 @@ def _says_gone(every: ImportSet, lack: Lack) -> bool:
 
 def _most(outcomes: Outcomes, distribution: str, left: set[Lack]) -> str:
     """How many modules of a distribution cannot be imported, if these are most: whoever imports the package
-    alone has nothing of it then. What an extra would bring does not count, nor do its tests."""
+    alone has nothing of it then. What an extra would bring does not count, nor do its tests, nor what lies
+    outside of the package that has its name: of torch 1.8 half is caffe2."""
     every = outcomes.every
     wheel = every.wheel(distribution)
     if wheel is None or len(wheel.modules) > _MOST_COUNTED:
         return ""
-    mine = {name for name in wheel.modules if name not in wheel.roots and not IS_INNER.search(name)}
+    below = tuple(f"{root}." for root in wheel.roots)
+    mine = {name for name in wheel.modules if name.startswith(below) and not IS_INNER.search(name)}
     mine = {name for name in mine if (found := every.names(name)) is None or found.names or found.executed}
     above: dict[str, set[str]] = {}
     queue, seen, failing = deque(mine), set(mine), deque[str]()
@@ -215,9 +217,11 @@ class _Walk:
         )
 
     def trying(self, module: str, of: str, guard: Guard) -> Iterator[Missing]:
-        """What ends the imports of a ``try`` by another exception than its handlers get.
+        """What ends the imports of a ``try``, or what is used after them, by another exception than its
+        handlers get.
 
-        Nothing if an ImportError may come before it, of which the handlers are.
+        Nothing if an ImportError may come before it, of which the handlers are; of what comes after the
+        imports also nothing if a module of theirs was not read.
         """
         inner, root = _Walk(self.outcomes), self.roots[module]
         inner.by, inner.roots = dict(self.by), dict(self.roots)
@@ -230,10 +234,12 @@ class _Walk:
                 for other in (*outcome.executed, own):
                     inner.execute(other, module, root)
         found: list[Missing] = []
+        whole = True
         while inner.queue:
             at = inner.queue.popleft()
             self.tried += 1
             names, outcome = self.every.names(at), self.outcomes.outcome(at)
+            whole &= names is not None
             raises = names is not None and (names.raises or names.opens)
             unknown = raises or outcome.deferred or self.tried > _MOST_TRIED
             if unknown or not all(map(_is_no_import, outcome.lacks)):
@@ -242,6 +248,8 @@ class _Walk:
                 inner.execute(other, at, root)
             found += inner.lacking(at, outcome)
         yield from (one for one in found if lets_out(guard.kinds, _error(one)))
+        if whole and not found and all(map(inner.succeeds, guard.tried)):
+            yield from self.lacking(module, self.outcomes.after(of, guard))
 
     def lacking(self, module: str, outcome: Executed) -> Iterator[Missing]:
         for one in outcome.lacks:

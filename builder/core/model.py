@@ -345,6 +345,9 @@ class Pinned:
     """``SOURCE_DATE_EPOCH`` of the lock: the newest upload time in it."""
     python: StandalonePython | None = None
     """None if Python is the base's own."""
+    added: tuple[tuple[str, str], ...] = ()
+    """Bounds that a resolution had beside what the cell asks for, and why: ``("numpy<2", "known-bad: …")``.
+    Its wheels are what decides the image."""
 
     @property
     def apt(self) -> tuple[str, ...]:

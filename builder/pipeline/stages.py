@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+
 from builder import __version__
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import CellError, NoSolutionError, UsageError
 from builder.core.model import (
     Cell,
     Image,
@@ -28,7 +30,16 @@ from builder.image.recipe import Recipe, render, write
 from builder.pipeline.events import CellOutcome, CellResult, CellRun, Hooks, Stage, walk_all
 from builder.pipeline.run_context import Gpus, LockOptions, Locks, RenderOptions, RunContext, open_context
 from builder.plan.facts.reading import ReadingCache, system_of
-from builder.plan.facts.rules import OF_SET, Outcome, broken_set, check
+from builder.plan.facts.rules import (
+    OF_SET,
+    Finding,
+    Outcome,
+    broken_set,
+    check,
+    free_bounds,
+    unknown,
+    with_bound,
+)
 from builder.plan.facts.tables import load
 
 if TYPE_CHECKING:
@@ -66,30 +77,141 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
         )
 
 
-def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse: bool) -> None:
-    """Read what loader and interpreter go by of the wheels that were resolved, and judge the set by it.
-
-    Raises CellError for one that cannot load or be imported, or is known to fail, unless it is not to
-    ``refuse`` any.
-    """
+def judge_set(cell_run: CellRun, context: RunContext, pinned: Pinned) -> tuple[Finding, ...]:
+    """Read what loader and interpreter go by of the wheels that were resolved, and judge the set by it."""
     readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.go_on()
     cell_run.progress("reading what the wheels are linked with, and what their modules import", quiet=False)
     index = context.sources.index.with_extra(pinned.cell.index)
     _, lacking = readings.read_proofs(pinned.cell, pinned.wheels, pinned.base, index)
     truth = readings.with_proofs(readings.truth(pinned.cell, pinned), pinned.wheels, lacking)
-    if truth.unproven is not None:
-        cell_run.note(f"not wholly proven that the wheels load: {truth.unproven}", warning=True)
-    for finding in check(pinned.cell, truth, only=OF_SET):
+    unproven = () if truth.unproven is None else (unknown(truth.unproven, rule=_UNPROVEN),)
+    return (*unproven, *check(pinned.cell, truth, only=OF_SET))
+
+
+def tell_set(cell_run: CellRun, context: RunContext, findings: Sequence[Finding], *, refuse: bool) -> None:
+    """Note what is found of a set.
+
+    Raises CellError for one that cannot load or be imported, or is known to fail, unless it is not to
+    ``refuse`` any.
+    """
+    for finding in findings:
         if finding.outcome is Outcome.IMPOSSIBLE and refuse:
-            problem = CellError(broken_set(finding), hint=_NOT_KEPT)
-            readings.keep_failure(pinned.cell, problem.message)
+            problem = CellError(broken_set(finding), hint=_NOT_KEPT.get(finding.rule, _PIN_ANOTHER))
+            readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
+            readings.keep_failure(cell_run.cell, problem.message)
             raise problem
-        if finding.outcome is not Outcome.POSSIBLE:
+        if finding.rule == _UNPROVEN:
+            cell_run.note(f"not wholly proven that the wheels load: {finding.message}", warning=True)
+        elif finding.outcome is not Outcome.POSSIBLE:
             cell_run.note(f"{finding.rule}: {finding.message}", warning=True)
 
 
-_NOT_KEPT = "the lock stays as it was; pin another release of one of the two in the matrix"
+_UNPROVEN = "unproven"
+_MOST_TRIED = 6
+"""Resolutions with a bound more, for one cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Resolution:
+    """A set of wheels that was resolved with some bounds beside what the cell asks for, and what is found of
+    it."""
+
+    pinned: Pinned
+    findings: tuple[Finding, ...]
+    added: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def refused(self) -> Finding | None:
+        return next((one for one in self.findings if one.outcome is Outcome.IMPOSSIBLE), None)
+
+    def has(self, finding: Finding) -> bool:
+        """Whether the same is found of it, in other releases, too."""
+        alike = ((one.rule, one.bounds, one.outcome) for one in self.findings)
+        return (finding.rule, finding.bounds, finding.outcome) in alike
+
+
+def _mended(first: _Resolution, resolve: Callable[[Cell, Pinned], _Resolution]) -> _Resolution:
+    """A set that no rule refuses, with bounds that the rules name on what the cell leaves open; the first one
+    if there is none.
+
+    What the cell asks for stands: a bound that contradicts it is none.
+    """
+    at, left = first, _MOST_TRIED
+    while (refused := at.refused) is not None:
+        names, better = {canonical(wheel.name) for wheel in at.pinned.wheels}, None
+        for text, bounded in free_bounds(at.pinned.cell, refused, names):
+            if left == 0:
+                return first
+            left -= 1
+            try:
+                found = resolve(bounded, at.pinned)
+            except NoSolutionError:
+                continue  # what the packages ask for has no such release
+            if found.has(refused):
+                continue
+            found = replace(found, added=(*at.added, (text, f"{refused.rule}: {refused.message}")))
+            if found.refused is None:
+                return found
+            better = better or found
+        if better is None:
+            return first
+        at = better
+    return at
+
+
+def resolve_set(
+    cell_run: CellRun,
+    context: RunContext,
+    before: Pinned | None,
+    *,
+    upgrade: bool | frozenset[str],
+    refuse: bool,
+) -> Pinned:
+    """The cell, resolved, with bounds that keep a resolver from what the rules refuse and nobody asked for;
+    each is told, and stands in the lock.
+
+    Raises CellError as :func:`tell_set`, and :func:`builder.plan.lock.pin`.
+    """
+    from builder.plan.lock import pin
+
+    def resolved(cell: Cell, previous: Pinned | None, upgrade: bool | frozenset[str]) -> _Resolution:
+        cell_run.progress("resolving", quiet=False)
+        with cell_run.span("resolve"):
+            pinned = pin(
+                cell,
+                index=context.sources.index,
+                registry=context.sources.registry,
+                debian=context.sources.debian,
+                previous=previous,
+                upgrade=upgrade,
+                note=cell_run.note,
+                workshop=context.sources.workshop(cell_run),
+                pythons=context.sources.pythons,
+            )
+        with cell_run.span("prove links and imports"):
+            return _Resolution(pinned=pinned, findings=judge_set(cell_run, context, pinned))
+
+    cell, kept = cell_run.cell, list[tuple[str, str]]()
+    if before is not None and upgrade is not True:
+        for text, why in before.added:
+            name = canonical(Requirement(text).name)
+            if not upgrade:  # a changed cell may need it no more: the rules say so again
+                rest = tuple(wheel for wheel in before.wheels if canonical(wheel.name) != name)
+                before = replace(before, wheels=rest)
+            elif name not in upgrade and (bounded := with_bound(cell, text)) is not None:
+                cell, kept = bounded, [*kept, (text, why)]
+    found = resolved(cell, before, upgrade)
+    if refuse:
+        found = _mended(replace(found, added=(*kept,)), lambda other, near: resolved(other, near, False))
+    tell_set(cell_run, context, found.findings, refuse=refuse)
+    for text, why in found.added:
+        cell_run.note(f"resolved with {text}, which the matrix does not ask for: {why}", warning=True)
+    return replace(found.pinned, cell=cell_run.cell, added=found.added)
+
+
+_PIN_ANOTHER = "the lock stays as it was; pin another release of one of the two in the matrix"
+_NOT_KEPT = {"same-files": "the lock stays as it was; name the one that is kept in place of the other"}
 
 
 def lock_cell(
@@ -111,23 +233,7 @@ def lock_cell(
         if not isinstance(upgrade, bool):
             upgrade = frozenset() if before is None else _named_in(before, upgrade)
         if pinned is None or upgrade:
-            from builder.plan.lock import pin
-
-            cell_run.progress("resolving", quiet=False)
-            with cell_run.span("resolve"):
-                pinned = pin(
-                    cell_run.cell,
-                    index=context.sources.index,
-                    registry=context.sources.registry,
-                    debian=context.sources.debian,
-                    previous=before,
-                    upgrade=upgrade,
-                    note=cell_run.note,
-                    workshop=context.sources.workshop(cell_run),
-                    pythons=context.sources.pythons,
-                )
-            with cell_run.span("prove links and imports"):
-                prove_set(cell_run, context, pinned, refuse=refuse)
+            pinned = resolve_set(cell_run, context, before, upgrade=upgrade, refuse=refuse)
             context.stores.locks.keep(pinned)
             if before is not None and upgrade and not isinstance(upgrade, bool):
                 cell_run.note(_moved(before, pinned, upgrade))

@@ -155,7 +155,11 @@ def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catal
                         told = any("first driver that lists" in finding.message for finding in found)
                     assert state(tab) == expected, (release.label, card, driver)
                     if expected == "possible":
-                        assert ("first driver that lists" in answer(tab)) == told, (release.label, card, driver)
+                        assert ("first driver that lists" in answer(tab)) == told, (
+                            release.label,
+                            card,
+                            driver,
+                        )
                         listed_later |= told
                     seen.add(expected)
     assert listed_later

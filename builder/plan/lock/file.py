@@ -168,6 +168,10 @@ class LockedCell(_Strict):
     apt: list[str]
     wheels: list[str] = Field(description="Keys of `wheels`, in the order of their layers.")
     python: str | None = Field(None, description="Key of `pythons`; none if it is the base's own.")
+    added: dict[str, str] = Field(
+        default_factory=dict,
+        description="Bounds that the resolver was given beside what the matrix asks for, and why.",
+    )
 
 
 class Document(_Strict):
@@ -209,6 +213,7 @@ class LockEntry:
     wheels: tuple[Wheel, ...]
     epoch: int
     python: StandalonePython | None = None
+    added: tuple[tuple[str, str], ...] = ()
 
 
 def lock_path(matrix: Path) -> Path:
@@ -267,6 +272,7 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str,
             wheels=one.wheels,
             epoch=one.epoch,
             python=one.python,
+            added=one.added,
         )
         for key, one in pinned.items()
     }
@@ -363,7 +369,14 @@ def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = F
         else:
             kept = Base(kind="registry", name=entry.base.reference)
         cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt, compilers=False)
-    return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
+    return Pinned(
+        cell=cell,
+        base=entry.base,
+        wheels=entry.wheels,
+        epoch=entry.epoch,
+        python=entry.python,
+        added=entry.added,
+    )
 
 
 def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
@@ -415,6 +428,7 @@ def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
                 "apt": list(entry.apt),
                 "wheels": [wheels[wheel] for wheel in entry.wheels],
                 **({"python": pythons[entry.python]} if entry.python is not None else {}),
+                **({"added": dict(entry.added)} if entry.added else {}),
             }
             for key, entry in cells.items()
         },
@@ -538,6 +552,7 @@ def _from_document(document: Document) -> dict[str, LockEntry]:
             wheels=tuple(_named(wheels, cell.wheels, user)),
             epoch=cell.epoch,
             python=_named(pythons, [cell.python], user)[0] if cell.python is not None else None,
+            added=tuple(cell.added.items()),
         )
         for key, cell in document.cells.items()
     }

@@ -22,9 +22,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
-from builder.core.module_values import BY_OLD_PROTOC
 from builder.core.versions import (
-    WITH_PKG_RESOURCES,
     apart,
     canonical,
     name_pattern,
@@ -34,7 +32,16 @@ from builder.core.versions import (
     without_marker,
 )
 from builder.plan.facts.reading import ReadingCache, Truth, system_of
-from builder.plan.facts.rules import BROKEN_SET, OF_SET, Finding, Outcome, asked_once, broken_set, check
+from builder.plan.facts.rules import (
+    BROKEN_SET,
+    OF_SET,
+    Finding,
+    Outcome,
+    asked_once,
+    broken_set,
+    check,
+    free_bounds,
+)
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist, requirements
 from builder.plan.resolve.dates import Period, bounded, older_set
@@ -218,21 +225,14 @@ class _Files:
             return answer if isinstance(answer, str) else answer[0]
         proposal, wheels = answer
         if self.stands:
-            if (bound := self._with_kept(proposal)) is not None:
-                return self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
-            found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
-            refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-            kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
-            proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
-            same = replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
-            return same if refused is None else broken_set(refused)
+            return self._like_the_first(proposal, wheels)
         self.read += 1
         self.note(f"reading {len(wheels)} wheels of a set ({self.read} of at most {PROOFS})")
         started = time.monotonic()
         proposal, truth, found = self._with_apt(proposal, wheels)
         self.seconds += time.monotonic() - started
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
-        older = None if self.ended else _before_it_went(proposal, truth)
+        older = None if self.ended else _bounded(proposal, found, wheels)
         again = solved(older, self.index, self.driver, glibc=self.glibc) if older is not None else ""
         if older is not None:
             before = {*proposal.cell.pip}
@@ -249,6 +249,20 @@ class _Files:
             findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
             unproven=truth.unproven,
         )
+
+    def _like_the_first(self, proposal: Proposal, wheels: Sequence[Wheel]) -> Proposal | str:
+        """As :meth:`judged`, by the versions of the wheels alone: those of the set that stands were read."""
+        if (bound := self._with_kept(proposal)) is not None:
+            return self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
+        found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
+        refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        if refused is not None and (bound := _bounded(proposal, (refused,), wheels)) is not None:
+            other = self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
+            return other if isinstance(other, Proposal) else broken_set(refused)
+        kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
+        proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))
+        same = replace(proposal, findings=(*kept, *found), unproven="the wheels of the first were read")
+        return same if refused is None else broken_set(refused)
 
     def _with_kept(self, proposal: Proposal) -> Proposal | None:
         """The proposal with the bounds of the set that stands; None if it has them."""
@@ -312,28 +326,14 @@ def _moves_one(wheels: Sequence[Wheel], others: Sequence[Wheel]) -> bool:
     return one.keys() == other.keys() and sum(one[name] != other[name] for name in one) == 1
 
 
-def _before_it_went(proposal: Proposal, truth: Truth) -> Proposal | None:
-    """The proposal with an older release of a package that lacks what another one's import takes; None if
-    none is known to have it, or the cell has the bound already.
-
-    Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
-    Code of before Python 3.12 counts on the setuptools that each environment had, and on its pkg_resources.
-    Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
-    """
-    cell = proposal.cell
-    own = {canonical(parsed.name) for parsed in map(Requirement, cell.frameworks)}
-    old_protoc = ".".join(map(str, BY_OLD_PROTOC))
-    for one in truth.imports:
-        bound = f"<={one.older}" if one.older else "<4" * (one.generated == old_protoc)
-        if bound and (one.generated or not one.aside) and canonical(one.giver) not in own:
-            asked, why = f"{one.giver}{bound}", f"{one.taker} imports what later releases have no more"
-        elif not one.giver and not one.aside and one.lacked == "pkg_resources":
-            asked, why = WITH_PKG_RESOURCES, f"{one.taker} imports pkg_resources and does not ask for it"
-        else:
-            continue
-        pip = asked_once(cell.pip, (asked,))
-        added = (*proposal.added, f"{asked}: {why}")
-        return replace(proposal, cell=replace(cell, pip=pip), added=added) if pip != cell.pip else None
+def _bounded(proposal: Proposal, found: Iterable[Finding], wheels: Sequence[Wheel]) -> Proposal | None:
+    """The proposal with a bound that keeps from what is found of its wheels; None if none does that the
+    proposal has not already: an import may do with what is not refused, but is in doubt."""
+    names = {canonical(wheel.name) for wheel in wheels}
+    for one in sorted(found, key=lambda one: one.outcome is not Outcome.IMPOSSIBLE):
+        if one.outcome is Outcome.IMPOSSIBLE or one.rule == "imports":
+            for text, cell in free_bounds(proposal.cell, one, names):
+                return replace(proposal, cell=cell, added=(*proposal.added, f"{text}: {one.message}"))
     return None
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .bounds import free_bounds as free_bounds, kept_from_bad as kept_from_bad, with_bound as with_bound
     from .candidates import (
         Choice as Choice,
         Combination as Combination,
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
         of_generations as of_generations,
         of_older_driver as of_older_driver,
     )
-    from .finding import Finding as Finding, Outcome as Outcome
+    from .finding import Finding as Finding, Outcome as Outcome, unknown as unknown
     from .machines import MachineDrivers as MachineDrivers, machines_told as machines_told
-    from .packages import bad_pairs as bad_pairs, kept_from_bad as kept_from_bad
+    from .packages import bad_pairs as bad_pairs
 else:
     from builder.core import faces
 

@@ -10,6 +10,7 @@ from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, names_of, pinned, release, requirement, short
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts
 from builder.plan.facts.rules import compiled_packages, cuda, devices, packages, same_files, system
+from builder.plan.facts.rules.bounds import free_bounds
 from builder.plan.facts.rules.cell_packages import settled, with_releases
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack, stack_of
@@ -124,13 +125,16 @@ def check(
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
-    With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
+    With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one; and what
+    ``rtbuild lock`` keeps its resolver from by a bound is a reservation that names the bound.
     ``only`` these rules are asked, and nothing is suggested: a cell of which the others are known.
     """
     stack = stack_of(cell, truth, driver)
     if only:
         return tuple(replace(finding, rule=name) for name in only for finding in RULES[name](stack))
     found = [*_findings(stack), *stack.disagreements]
+    if suggest and not stack.truth.locked:
+        found = [*_kept_by_lock(stack, found, driver)]
     refusing = {finding.rule for finding in found if finding.outcome is Outcome.IMPOSSIBLE}
     if not suggest or refusing <= {"links", "imports"}:
         return tuple(found)  # what the files of a lock lack, no other cell is known to have
@@ -139,6 +143,26 @@ def check(
         return tuple(found)
     near = replace(near, cell=replace(near.cell, id=cell.id, matrix=cell.matrix))
     return tuple(replace(f, nearest=near) if f.outcome is Outcome.IMPOSSIBLE else f for f in found)
+
+
+def _kept_by_lock(stack: Stack, found: Sequence[Finding], driver: str | None) -> Iterator[Finding]:
+    """The findings, of which one that a bound averts which a lock adds is a reservation."""
+    refused = {one.message for one in found if one.outcome is Outcome.IMPOSSIBLE}
+    cell = replace(stack.cell, id="", matrix="", variant=None, span=None)
+    for one in found:
+        bounds = free_bounds(cell, one) if one.message in refused else ()
+        left = ((text, _refusals(bounded, driver, stack.truth)) for text, bounded in bounds)
+        averts = (text for text, others in left if others <= refused - {one.message})
+        text = next(averts, None)
+        told = f"{one.message}; `rtbuild lock` resolves with {text}"
+        yield one if text is None else replace(one, outcome=Outcome.WARNS, message=told)
+
+
+@functools.lru_cache(maxsize=4096)
+def _refusals(cell: Cell, driver: str | None, truth: Truth) -> frozenset[str]:
+    """What refuses a cell; of cells that differ in their name only it is asked once."""
+    found = _findings(stack_of(cell, truth, driver))
+    return frozenset(one.message for one in found if one.outcome is Outcome.IMPOSSIBLE)
 
 
 def _kept(stack: Stack) -> Truth:

@@ -93,6 +93,11 @@ class Finding:
     nearest: Nearest | None = None
     apt: tuple[str, ...] = ()
     """Debian packages with which this is not refused."""
+    bounds: tuple[str, ...] = ()
+    """Requirements with each of which a resolver keeps from this, as far as the cell leaves it free to:
+    ``numpy<2``; the first is the one that :attr:`message` names."""
+    lacked: tuple[str, ...] = ()
+    """Distributions whose lack is found: a requirement of :attr:`bounds` may bring one."""
 
     def as_json(self) -> dict[str, Any]:
         """For ``rtbuild check --json``: plain values only, in a fixed order."""

@@ -530,7 +530,25 @@ def imports(stack: Stack) -> Iterator[Finding]:
             text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         unsure = one.aside or (one.doubt and bool(one.ends))
         worst = Outcome.IMPOSSIBLE if one.root == OWN else _worst(stack)  # a list that the cell says more of
-        yield Finding(Outcome.WARNS if unsure else worst, text, values, apt=apt)
+        outcome, bounds = Outcome.WARNS if unsure else worst, _bounds(one)
+        lacked = names_of(bounds) if not one.giver else ()
+        yield Finding(outcome, text, values, apt=apt, bounds=bounds, lacked=(*lacked,))
+
+
+def _bounds(one: Missing) -> tuple[str, ...]:
+    """The bounds with which an import has what it lacks, as far as a release is known that has it.
+
+    Metadata without an upper bound was written before the name went: gradio 4 and huggingface_hub.HfFolder.
+    Code of before Python 3.12 counts on the setuptools that each environment had, and on its pkg_resources.
+    Code that protoc before 3.19 generated goes with protobuf before 4 (https://protobuf.dev/news/2022-05-06/).
+    """
+    if one.generated:
+        return (f"{one.giver}<4" if _is_old(one) else f"{one.giver}>={one.generated}",)
+    if one.aside:
+        return ()
+    if one.older or one.newer:
+        return (f"{one.giver}<={one.older}" if one.older else f"{one.giver}>={one.newer}",)
+    return (WITH_PKG_RESOURCES,) if not one.giver and one.lacked == "pkg_resources" else ()
 
 
 def _through(one: Missing) -> str:

@@ -21,12 +21,12 @@ from builder.core.versions import (
     holds,
     key,
     major,
-    names_of,
     pinned,
     requirement,
     short,
 )
-from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage, asked_once
+from builder.plan.facts.rules.bounds import NO_PACKAGES, bounds_of_row
+from builder.plan.facts.rules.cell_packages import PYTORCH, CellFramework, CellPackage
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack, component_versions
 from builder.plan.facts.rules.same_files import distributions
@@ -87,7 +87,7 @@ def package_numpy(stack: Stack) -> Iterator[Finding]:
             if found is not None:
                 why = f"NumPy {found.text} is in the image: add numpy<2 to pip{_for_numpy_2(one)}"
             text = f"{one.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}"
-            yield impossible(text, *filter(None, (built, found)))
+            yield replace(impossible(text, *filter(None, (built, found))), bounds=("numpy<2",))
         elif (
             abi is None
             and own
@@ -137,6 +137,7 @@ def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
                 Value(f"NumPy that {wheel.name} was compiled for", built, Source("wheel", wheel.label)),
                 Value("numpy", found.version, found.source),
             ),
+            bounds=(way,),
         )
 
 
@@ -191,7 +192,7 @@ def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built:
 
 def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:
     text = f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}"
-    return impossible(text, *values)
+    return replace(impossible(text, *values), bounds=("numpy<2",))
 
 
 def _not_read(framework: CellFramework, requires: Iterable[str], found: Value) -> Iterator[Finding]:
@@ -338,31 +339,6 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
     )
 
 
-def kept_from_bad(cell: Cell, findings: Iterable[Finding]) -> tuple[Cell, str] | None:
-    """The cell with a bound that keeps a resolver from what ``known-bad`` refuses, and the bound with the
-    finding; None if no bound does.
-
-    It is one on a package that the cell asks for, or that nothing else bounds, and an older release of it
-    meets what is asked for, too: ``transformers<5.20`` beside an old PyTorch.
-    """
-    asked = [parsed for parsed in map(requirement, cell.pip) if parsed is not None]
-    fixed = {*names_of(cell.frameworks), *_OF_CUDA, "python"}
-    fixed |= {canonical(parsed.name) for parsed in asked if pinned(parsed) is not None}
-    for one in findings:
-        rows = [row for row in load().bad if one.values and row.id == one.values[-1].what]
-        for row in rows if one.rule == "known-bad" and one.outcome is Outcome.IMPOSSIBLE else ():
-            for wanted in map(Requirement, (*row.when, *row.open)):
-                name, lower = canonical(wanted.name), [c for c in wanted.specifier if c.operator == ">="]
-                mine = [parsed.specifier for parsed in asked if canonical(parsed.name) == name]
-                if name in fixed or len(lower) != 1 or not (mine or str(wanted) in row.open):
-                    continue
-                below = SpecifierSet(f"<{lower[0].version}")
-                bounded = replace(cell, pip=asked_once(cell.pip, (f"{name}{below}",)))
-                if bounded != cell and not any(apart(specifier, below) for specifier in mine):
-                    return bounded, f"{name}{below}: {one.message}"
-    return None
-
-
 def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
     """The findings on versions that a report says were in an image, by the names of ``known-bad.toml``."""
     source = Source("registry", "the report")
@@ -410,10 +386,6 @@ def _python_that_comes(stack: Stack, wanted: Requirement) -> Value | None:
     return Value("Python", release, CELL) if _within(release, wanted.specifier) else None
 
 
-_OF_CUDA = frozenset({"gpu", "cuda", "cudnn", "cublas"})
-"""Names in conditions of ``known-bad.toml``."""
-
-
 def _bad_pairs(
     known: Mapping[str, Value],
     gpus: Sequence[GpuRow],
@@ -444,7 +416,7 @@ def _bad_pairs(
         if any(name in there for name in row.without) or (row.by_lock and not locked):
             continue
         # a build without CUDA is the same framework to all but cards and CUDA's libraries
-        met = _met(row, known if _OF_CUDA & _names(row.when) else alike, gpus, there, bounds)
+        met = _met(row, known if NO_PACKAGES & _names(row.when) else alike, gpus, there, bounds)
         late = [comes(Requirement(text)) for text in row.open] if met else []
         if met and None not in late:
             of_row = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
@@ -453,7 +425,8 @@ def _bad_pairs(
             apart = loaded is not None and row.loads is not None and row.loads not in loaded
             outcome = Outcome.IMPOSSIBLE if ended else Outcome.WARNS if apart else Outcome(row.outcome)
             if ended or not row.ends or outcome is not Outcome.IMPOSSIBLE:
-                yield Finding(outcome, f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
+                text = f"{row.id}: {row.message}. Remedy: {row.remedy}"
+                yield Finding(outcome, text, values, bounds=(*bounds_of_row(row),), lacked=row.without)
 
 
 def _met(

@@ -686,7 +686,8 @@ def proven(shelf: Shelf, cell: Cell, folder: Path, *, refuse: bool = True) -> li
         cell=cell,
     )
     context = SimpleNamespace(sources=sources, stores=stores)
-    stages.prove_set(run, context, locked, refuse=refuse)  # type: ignore[arg-type]
+    found = stages.judge_set(run, context, locked)  # type: ignore[arg-type]
+    stages.tell_set(run, context, found, refuse=refuse)  # type: ignore[arg-type]
     return notes
 
 
@@ -1271,3 +1272,68 @@ def test_a_member_that_comes_back_has_both_releases() -> None:
         {"2.2": {"A": "size"}},
     )
     assert row["keywords lost"] == {"2.1 2.0": {"A": "old"}}
+
+
+@pytest.mark.parametrize(("folder", "outcome"), [("taker/more", "impossible"), ("other", "warns")])
+def test_what_lies_beside_the_package_is_not_most_of_it(cell, tmp_path, folder, outcome) -> None:
+    """Half of the modules in the wheel of torch 1.8 are caffe2, which ends beside protobuf 4 and which
+    `import torch` never comes to (https://github.com/pytorch/pytorch/issues/69894).
+    """
+    takes = {f"{folder}/m{number}.py": "from giver import gone\n" for number in range(8)}
+    files = {
+        "taker/__init__.py": "NAME = 1\n",
+        "taker/used.py": "NAME = 1\n",
+        "taker/first.py": "from giver import gone\n" if folder != "other" else "NAME = 2\n",
+        f"{folder}/__init__.py": "from giver import gone\n",
+        **takes,
+    }
+    given = wheel("giver", "1.0", {"giver/__init__.py": "there = 1\n"})
+    found = judged(cell, tmp_path, wheel("taker", "1.0", files), given)
+    assert [one for one, _ in found] == [outcome]
+
+
+def test_a_lack_names_the_bound_that_a_resolver_may_be_given(cell, tmp_path) -> None:
+    """setuptools 82 without pkg_resources: https://setuptools.pypa.io/en/stable/history.html"""
+    files = {"taker/__init__.py": "import pkg_resources\n"}
+    shelf = Shelf(
+        {**wheel("taker", "1.0", files), **wheel("setuptools", "82.0.0", {"setuptools/__init__.py": ""})}
+    )
+    locked = Pinned(cell=cell, base=rootfs(), wheels=shelf.wheels(), epoch=0)
+    ReadingCache(cache=tmp_path).read_imports(cell, locked.wheels, locked.base, shelf)  # type: ignore[arg-type]
+    truth = ReadingCache(cache=tmp_path).truth(cell, locked, links=True)
+    (found,) = check(cell, truth, only=("imports",))
+    assert (found.outcome, found.bounds, found.lacked) == (
+        Outcome.IMPOSSIBLE,
+        ("setuptools<82",),
+        ("setuptools",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("handlers", "giver", "outcomes"),
+    [
+        ("except ImportError", "there = 1\n", ["impossible"]),
+        ("except (ImportError, OSError)", "there = 1\n", ["impossible"]),
+        ("except (ImportError, AttributeError)", "there = 1\n", []),
+        ("except ImportError:\n    pass\nexcept AttributeError", "there = 1\n", []),
+        ("except Exception", "there = 1\n", []),
+        ("except ImportError", "import unread\n", []),
+        ("except ImportError", "import nowhere\n", []),
+        ("except ImportError", "if here():\n    raise ImportError\n", []),
+    ],
+)
+def test_an_attribute_that_no_handler_of_its_try_gets_ends_the_import(
+    cell, tmp_path, handlers, giver, outcomes
+) -> None:
+    """The imports of the block come to modules that were read, and nothing raises there. An attribute
+    raises AttributeError, which is no ImportError: https://docs.python.org/3/library/exceptions.html
+    """
+    text = f"try:\n    import giver\n    X = giver.gone\n{handlers}:\n    X = None\n"
+    found = judged(
+        cell,
+        tmp_path,
+        wheel("taker", "1.0", {"taker/__init__.py": text}),
+        wheel("giver", "1.0", {"giver/__init__.py": giver}),
+        wheel("unread", "1.0", {"unread.abi3.so": b""}),
+    )
+    assert [outcome for outcome, _ in found] == outcomes

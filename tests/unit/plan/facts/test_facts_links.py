@@ -234,12 +234,13 @@ def test_lock_refuses_a_set_that_cannot_load(cell, tmp_path) -> None:
         notes.append(text)
 
     run = SimpleNamespace(progress=lambda *_, **__: None, note=note, go_on=lambda: None, cell=cell)
+    found = stages.judge_set(run, context, locked)  # type: ignore[arg-type]
     with pytest.raises(
         CellError, match=r"the wheels that were resolved cannot work together \(links: kernels"
     ):
-        stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]
+        stages.tell_set(run, context, found, refuse=True)  # type: ignore[arg-type]
     assert notes == []
-    stages.prove_set(run, context, locked, refuse=False)  # type: ignore[arg-type]
+    stages.tell_set(run, context, found, refuse=False)  # type: ignore[arg-type]
     assert len(notes) == 1
 
 

@@ -82,9 +82,13 @@ def test_python_3_8_has_no_numpy_2_to_take(cell) -> None:
 
 
 def test_the_way_out_is_a_bound_on_numpy(cell) -> None:
-    refused = next(f for f in check(cell("pandas==2.0.3")) if f.rule == "package-numpy")
-    assert refused.nearest is not None
-    assert refused.nearest.changes == (("pip", "numpy<2"),)
+    refused, told = (
+        next(f for f in check(cell("pandas==2.0.3"), suggest=suggest) if f.rule == "package-numpy")
+        for suggest in (False, True)
+    )
+    assert (refused.outcome.value, refused.bounds) == ("impossible", ("numpy<2",))
+    assert told.outcome.value == "warns"
+    assert told.message.endswith("`rtbuild lock` resolves with numpy<2")
 
 
 def test_a_lock_decides_by_the_numpy_in_it(cell) -> None:

@@ -684,7 +684,9 @@ def test_what_a_newer_release_lost_is_taken_from_the_older_one_that_has_it(
         return Truth(imports=lacks, unproven=None)
 
     monkeypatch.setattr(
-        proving, "solved", lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"),))
+        proving,
+        "solved",
+        lambda one, *_, **__: (replace(one, wheels=1), (a_wheel("taker", "1"), a_wheel("giver", "5"))),
     )
     monkeypatch.setattr(proving, "page", lambda *_: ())
     monkeypatch.setattr(proving.ReadingCache, "read_set", read_set)
@@ -1038,3 +1040,20 @@ def test_what_compiling_a_package_takes_on_the_system_is_a_line_to_type() -> Non
     assert "mariadb-connector-c-devel pkgconf-pkg-config`" in line  # pkgconf alone brings no pkg-config
     assert "FFmpeg 6 with av 13" in line
     assert [*native_code.of_compiled(["fire==0.1"])] == []
+
+
+def test_what_a_rule_refuses_of_a_set_gets_the_bound_that_the_rule_names() -> None:
+    """As `rtbuild lock` resolves again: gensim 4.3.2 beside SciPy 1.13, which nothing in the demand names."""
+    (proposal, *_) = search(demanded("torch", python="3.12")).possible
+    finding = Finding(
+        Outcome.IMPOSSIBLE, "they fail", rule="known-bad", bounds=("scipy<1.13", "gensim>=4.3.3")
+    )
+    there = (a_wheel("scipy", "1.13.0"), a_wheel("gensim", "4.3.2"))
+    bound = proving._bounded(proposal, (finding,), there)
+    assert bound is not None
+    assert "scipy<1.13" in bound.cell.pip
+    assert bound.added[-1] == "scipy<1.13: they fail"
+    assert proving._bounded(proposal, (finding,), there[1:]).cell.pip[-1] == "gensim>=4.3.3"  # type: ignore[union-attr]
+    asked = replace(proposal, cell=replace(proposal.cell, pip=("scipy==1.13.0", "gensim==4.3.2")))
+    assert proving._bounded(asked, (finding,), there) is None
+    assert proving._bounded(proposal, (replace(finding, outcome=Outcome.WARNS),), there) is None
