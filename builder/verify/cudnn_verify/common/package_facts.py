@@ -9,6 +9,7 @@ from .conflicts import CONFLICT_FACTS
 from .distributions import canonical, module_facts
 from .framework_builds import serves, torch_index
 from .known_bad import known_bad_mend
+from .own_kernels import extension_told
 from .requirement_facts import COMPILED_AT_INSTALL, PURE, REQUIREMENT_FACTS, asked_release
 from .tables import cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
@@ -427,6 +428,7 @@ PACKAGE_FACTS = {
     ),
     "known-bad-mend": known_bad_mend,
     "one-opencv": one_opencv,
+    "extension-told": lambda r: extension_told(r.here),
     "without-cuda-here": without_cuda_here,
     "faiss-of-today": faiss_of_today,
     "told-to-work": lambda r: getattr(r.here, "told_to_work", None) or None,
