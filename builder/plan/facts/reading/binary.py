@@ -280,13 +280,23 @@ class CompiledTexts:
             if content[match.start() - 1 : match.start()] == b".":
                 return None
             for address in _addresses(match.start(), self._segments):
-                if address in self._taken or struct.pack("<Q", address) in content:
+                if address in self._taken or self._points_to(address):
                     return True
                 ended |= address + len(text) in self._taken
         begin = text[: 8 if len(text) >= 8 else 4]
         code = [(one.offset, one.offset + one.length) for one in self._segments if one.flags & 1]
         inside = any(content.find(begin, start, end) >= 0 for start, end in code)
         return None if ended or inside or content.count(text[:16]) != content.count(text) else False
+
+    def _points_to(self, address: int) -> bool:
+        """Whether a table that is loaded has an address: what is told for a debugger has many small numbers."""
+        pointer = struct.pack("<Q", address)
+        for one in self._segments:
+            end, at = one.offset + one.length, one.offset - 1
+            while (at := self._content.find(pointer, at + 1, end)) >= 0:
+                if (at - one.offset + one.address) % len(pointer) == 0:
+                    return True
+        return False
 
 
 def _referred(content: bytes, segments: Iterable[Segment]) -> Iterator[int]:

@@ -6,6 +6,7 @@ Tags are those of https://packaging.python.org/en/latest/specifications/platform
 import re
 
 from .distributions import canonical
+from .tables import read_patterns
 from .toolkit_facts import text_of
 from .versions import dotted, numbers
 
@@ -31,16 +32,6 @@ _NONE = re.compile(
     r"satisfies the requirement (?P<name>[A-Za-z][\w.-]*)[^\n]{0,40}\(from versions: none\)|"
     r"No matching distribution found for (?P<other>[A-Za-z][\w.-]*)"
 )
-_MADE_FOR_CUDA = re.compile(
-    r"nvidia-|cupy-cuda|onnxruntime-gpu|tensorrt|xformers|flash-attn|vllm|sgl|sglang|triton|apex|faiss-gpu|"
-    r"tensorflow-gpu|paddlepaddle-gpu|transformer-engine|mamba-ssm|causal-conv1d|cudf|cuml|torch-tensorrt"
-)
-_WITHOUT_CUDA = {
-    "onnxruntime-gpu": "onnxruntime",
-    "tensorflow-gpu": "tensorflow",
-    "faiss-gpu": "faiss-cpu",
-    "paddlepaddle-gpu": "paddlepaddle",
-}
 
 
 def _python_of(tag):
@@ -105,7 +96,8 @@ def tags_told(facts, detail):
     package = package_without_wheel(facts)
     if package and facts.musl_told:
         return "this Linux has musl (Alpine), and wheels named manylinux are for glibc"
-    if package and "macos" in facts.places and _MADE_FOR_CUDA.match(package):
+    of_cuda = package and re.match(read_patterns()["grammar"]["made-for-cuda"], package)
+    if of_cuda and "macos" in facts.places:
         return "%s is made for NVIDIA's cards, and has no wheel for macOS" % package
     return None
 
@@ -119,7 +111,7 @@ def package_without_wheel(facts):
 def without_cuda_here(remedies):
     """The package's build without CUDA, for a Mac."""
     package = package_without_wheel(remedies.here)
-    return _WITHOUT_CUDA.get(package) if "macos" in remedies.here.places else None
+    return read_patterns()["without-cuda"].get(package) if "macos" in remedies.here.places else None
 
 
 def faiss_of_today(remedies):

@@ -1031,6 +1031,7 @@ def compiled_texts(
     """An x86-64 library whose code refers to some of its texts, to one by its end, and a table to another."""
     begin, code = 0x200, bytearray()
     place = begin + 0x200
+    texts += bytes(-len(texts) % 8)  # tables stand at multiples of a pointer's size
     for text in taken:
         distance = place + texts.index(text + b"\0") - (begin + len(code) + 7)
         code += b"\x48\x8d\x3d" + struct.pack("<i", distance)
@@ -1056,6 +1057,7 @@ def compiled_texts(
         (compiled_texts(b"\0uint1\0", by_end=b"uint1"), None),  # the end is that of both
         (compiled_texts(b"\0uint1\0", table=b"int1"), True),
         (compiled_texts(b"\0uint1\0", table=b"uint1"), False),
+        (compiled_texts(b"\0uint1\0", b"uint1") + struct.pack("<Q", 0x402), False),  # a debugger's number
         (compiled_texts(b"\0other\0"), False),
         (compiled_texts(b"\0other\0", rest=b"\xc7\x07int1"), None),  # a short text within the code
         (compiled_texts(b"\0module.int1\0"), None),

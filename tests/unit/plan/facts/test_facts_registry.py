@@ -181,6 +181,10 @@ WITHOUT_A_TABLE = {
     *("fastapi", "openai", "httpx", "pydantic", "typing-extensions"),  # a version is all that decides
     *("cryptography", "pyopenssl", "requests-toolbelt", "urllib3"),  # the same
     *("arviz", "click", "gevent", "greenlet", "ray"),  # the same
+    *("albucore", "antlr4-python3-runtime", "apache-tvm-ffi", "category-encoders", "coverage"),  # the same
+    *("environs", "fsspec", "kernels", "marshmallow", "mlx-lm", "omegaconf", "onnx-ir"),  # the same
+    *("packaging", "tilelang", "typer"),  # the same
+    *("litellm", "ultralytics"),  # releases that others put on the index
     *("pyserial", "serial", "thop", "ultralytics-thop"),  # only that they are two of one file
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     *(f"spconv-cu{n}" for n in (102, 111, 113, 114, 116, 117, 118, 120, 121, 124, 126)),  # one for each CUDA
