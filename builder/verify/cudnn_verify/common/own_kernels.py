@@ -9,20 +9,19 @@ import re
 from .toolkit_facts import text_of
 
 KERNEL_EXTENSIONS = (
-    "natten",
-    "mamba-ssm",
-    "causal-conv1d",
-    "gsplat",
-    "sageattention",
-    "spconv",
-    "detectron2",
-    "pytorch3d",
+    "transformer-engine-torch",
     "grouped-gemm",
-    "torch-scatter",
+    "gsplat",
+    "natten",
+    "causal-conv1d",
+    "mamba-ssm",
     "torch-cluster",
+    "torch-scatter",
     "torch-sparse",
+    "torch-spline-conv",
 )
-"""By their distributions' names. None compiles its kernels as it runs, and none is on PyTorch's own index."""
+"""By their distributions' names: those that pip compiles out of the archive on the index, against the PyTorch
+that is here."""
 _TORCH_ITSELF = re.compile(
     r"is not compatible with the current PyTorch installation|current PyTorch install supports CUDA|"
     r"get_arch_list\(\)|torch\.(?:ones|zeros|rand\w*|tensor|empty)\([^)\n]*cuda"
