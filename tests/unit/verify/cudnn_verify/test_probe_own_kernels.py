@@ -23,7 +23,7 @@ def test_a_card_that_an_extension_has_no_code_for_is_certain_where_pytorchs_buil
     document, row, commands = _told(text % (torch, package))
     assert row["cause"] == "framework-arch-missing"
     assert document["decided"] == certain
-    assert "--no-binary %s %s" % (package, package) in commands[0]
+    assert f"--no-binary {package} {package}" in commands[0]
 
 
 def test_pytorchs_own_list_in_the_text_tells_that_it_is_pytorch():
@@ -67,9 +67,20 @@ def test_what_generated_code_asks_of_protobuf_came_with_5_27():
         ("JIT session error: Symbols not found: [ cuda_dialect_unload_library_once ]", "variable-breaks-framework", "unset CUTE_DSL_LIBS"),
         ("error: use of undeclared: `texture_fetch_functions.h` not found", "build-toolkit-mismatch", ""),
         ("['C:\\\\VC\\\\14.42\\\\bin\\\\Hostx64\\\\x64', 'C:\\\\Temp\\\\a\\\\cuda_utils.c', '-O3', '-shared']", "kernel-compiler-missing", "CC="),
+        ("flash_api.cpp: x.sizes() == torch::IntArrayRef\nerror C2666: 'c10::HeaderOnlyArrayRef<int64_t>::operator ==': overloaded functions have similar conversions\ntorch 2.13.0", "extension-mismatch", "c++20"),
+        ("/v/site-packages/foo_kernels/csrc/act.cuh:95:1: note: substitution failed\nact.cuh:95:52: error: type/value mismatch at argument 1", "build-toolkit-mismatch", "pip install --upgrade foo"),
+        ("  File \"vllm/v1/sample/ops/topk_topp_sampler.py\", line 174, in forward_cuda\n    return flashinfer_sample(logits, k, p, generators), None", "kernel-compiler-missing", "export CUDA_HOME="),
     ],
 )  # fmt: skip
 def test_what_is_absent_or_misnamed_in_a_build_is_told_by_the_line(text, cause, words):
     _, row, commands = _told(text)
     assert row["cause"] == cause
     assert words in " ".join(commands)
+
+
+def test_a_name_is_read_of_the_lines_above_an_import_error_without_words():
+    """As https://github.com/huggingface/peft/pull/3571 has them."""
+    text = "    from transformers import BeamSearchScorer\n    from transformers.utils import logging\nImportError"
+    _, row, commands = _told(text)
+    assert row["cause"] == "package-pin-mismatch"
+    assert commands[0] == 'pip install "transformers<4.57"'
