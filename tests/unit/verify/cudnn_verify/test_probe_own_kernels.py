@@ -84,3 +84,12 @@ def test_a_name_is_read_of_the_lines_above_an_import_error_without_words():
     _, row, commands = _told(text)
     assert row["cause"] == "package-pin-mismatch"
     assert commands[0] == 'pip install "transformers<4.57"'
+
+
+@pytest.mark.parametrize("system", ["Windows 11", "Ubuntu 24.04"])
+def test_no_wheel_of_cudnn_is_for_a_pytorch_on_windows(system):
+    """https://github.com/pytorch/pytorch/issues/185512"""
+    text = "%s, RTX 5090, torch 2.13.0.dev20260530+cu132\nCUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
+    _, row, commands = _told(text % system)
+    assert row["cause"] == "cudnn-sublibrary-mismatch"
+    assert any("nvidia-cudnn" in command for command in commands) == ("Ubuntu" in system)
