@@ -187,8 +187,8 @@ def propose(
         demand = of_its_time(bound_by_glibc(demand, index, asked.notes), available, asked.notes)
         demand, paged = _without_pages(for_compiling(demand, asked))
         refusal = _refused_for(swapped)
-        ways = ways_of(demand, asked, available, index, partial(time_of, date=date, files=files, index=index))
-        ways = ways_as_written(ways, asked, available)
+        when = partial(time_of, date=date, files=files, index=index)
+        ways = ways_as_written(ways_of(demand, asked, available, index, when), asked, available)
         demand = near_as_written(ways[-1][0], asked, available)
         try:
             demand, dropped, standing, told = _first_served(
@@ -220,8 +220,11 @@ def propose(
             *noted_as("python", of_told_python(standing[0], demand, asked)),
             *noted_as("files", of_override(standing[0], changes, files)),
         )
-        said += noted_as("system", (one.line(standing[0].cell) for one in paged))
-        said += noted_as("driver", of_newer_driver(standing[0], last, demand))
+        system, driver = (
+            (one.line(standing[0].cell) for one in paged),
+            of_newer_driver(standing[0], last, demand),
+        )
+        said += (*noted_as("system", system), *noted_as("driver", driver))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,

@@ -4,9 +4,11 @@
 ``facts`` is a :class:`~text_facts.TextFacts`, ``detail`` what is known of the line that failed.
 """
 
+import re
+
 from .name_changes import release_here
 from .tables import Releases, read_facts
-from .versions import pins_of, satisfies
+from .versions import numbers, pins_of, satisfies
 
 KNOWN_BAD = "known-bad "
 """How what a signature wants begins that is of a row; its name follows."""
@@ -61,7 +63,29 @@ def known_bad_mend(remedies):
     the release for the one that is here, if that is among them.
     """
     row = bad_row(remedies.detail)
-    return [for_torch_here(remedies, requirement) for requirement in row["mend"]] if row else None
+    if row is None:
+        return None
+    return [_below_other_rows(remedies, for_torch_here(remedies, one)) for one in row["mend"]]
+
+
+def _below_other_rows(remedies, requirement):
+    """A requirement with its upper bound where another row has it: what mends this fault is not to bring a
+    release that is bad beside one in the text.
+    """
+    name, pins = re.match(r"[\w.-]+", requirement).group(0), pins_of(requirement)
+    floor = next((numbers(version) for operator, version in pins if operator == ">="), ())
+    tops = [version for operator, version in pins if operator == "<"]
+    if any(operator not in (">=", "<") for operator, _ in pins):
+        return requirement
+    for row in read_facts()["known_bad"]:
+        bad, others = pins_of(row["when"].get(name, "")), {**row["when"], name: ""}
+        del others[name]
+        beside = [(release_here(remedies.here, other), pins_of(when)) for other, when in others.items()]
+        if [operator for operator, _ in bad] == [">="] and beside and numbers(bad[0][1]) > floor:
+            if all(release and satisfies(release, when) for release, when in beside):
+                tops.append(bad[0][1])
+    least = ["<" + min(tops, key=numbers)] if tops else []
+    return name + ",".join([operator + version for operator, version in pins if operator != "<"] + least)
 
 
 def for_torch_here(remedies, requirement):

@@ -22,7 +22,8 @@ ASKED_NAME = re.compile(
     r"module '?(?P<module>\w[\w.]*)'? has no attribute '?(?P<attribute>\w+)|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`?\bnp)\.(?P<gone>\w+)`? was removed in the NumPy|"
     r"(?:(?P<call>\w+(?:\.\w+)*)\(\) got an )?unexpected keyword argument ['`](?P<argument>\w+)['`]|"
-    r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'"
+    r"(?:type object )?'(?P<owner>[\w.]*)'(?: object)? has no attribute '(?P<member>\w+)'|"
+    r"from (?P<source>\w[\w.]*) import (?P<wanted>\w+)\s+(?:from [^\n]*\s+)?ImportError\b(?!:)"
 )
 BETWEEN_TWO = ("name", "module", "member", "argument", "size", "export")
 """Kinds of an :class:`~distributions.Apart` of two packages of Python's."""
@@ -77,6 +78,7 @@ def asked_names(remedies):
     if said.get("np"):
         return "numpy", said["gone"]
     module, name = said.get("origin") or said.get("module"), said.get("name") or said.get("attribute")
+    module, name = module or said.get("source"), name or said.get("wanted")  # a name that no message gives
     if said.get("path"):
         module, _, name = said["path"].rpartition(".")
     apart = apart_here(remedies, *BETWEEN_TWO) if not module else None

@@ -9,6 +9,7 @@ from .conflicts import CONFLICT_FACTS
 from .distributions import canonical, module_facts
 from .framework_builds import serves, torch_index
 from .known_bad import known_bad_mend
+from .own_kernels import KERNEL_EXTENSIONS, extension_told
 from .requirement_facts import COMPILED_AT_INSTALL, PURE, REQUIREMENT_FACTS, asked_release
 from .tables import cuda_package, read_facts, read_patterns
 from .toolkit_facts import TOOLKIT_FACTS, failing_words, text_of, torch_told
@@ -16,12 +17,6 @@ from .torch_facts import BRING_TORCH, OF_ONE_TORCH, TORCH_FACTS, companions_apar
 from .two_copies import one_opencv
 from .versions import dotted, numbers, pins_of, satisfies
 from .wheel_tags import faiss_of_today, without_cuda_here
-
-# Those that pip compiles here, against the PyTorch that is here.
-_COMPILED_HERE = (
-    "transformer_engine_torch|grouped_gemm|gsplat|natten|causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|"
-    "torch_sparse|torch_spline_conv"
-)
 
 
 def all_apart(remedies):
@@ -159,8 +154,8 @@ def _libstdcxx(remedies):
 
 
 def _compiled_anew(remedies):
-    found = re.search(_COMPILED_HERE, failing_words(remedies).replace("-", "_"))
-    return found and found.group(0).replace("_", "-")
+    found = re.search("|".join(KERNEL_EXTENSIONS), failing_words(remedies).replace("_", "-"))
+    return found and found.group(0)
 
 
 def _nvpl(remedies):
@@ -440,6 +435,7 @@ PACKAGE_FACTS = {
     "known-bad-mend": known_bad_mend,
     "tensorflow-bad": lambda r: (_bad_release(r, "tensorflow") or (None, None))[1],
     "one-opencv": one_opencv,
+    "extension-told": lambda r: extension_told(r.here),
     "without-cuda-here": without_cuda_here,
     "faiss-of-today": faiss_of_today,
     "told-to-work": lambda r: getattr(r.here, "told_to_work", None) or None,

@@ -18,6 +18,7 @@ from .name_changes import (
     release_here,
     releases_with_name,
 )
+from .own_kernels import KERNEL_EXTENSIONS
 from .release_days import left_behind, release_rows
 from .release_skew import (
     asked_of_time,
@@ -52,7 +53,12 @@ def _named_requirement(remedies):
 def _named_torch(remedies):
     """PyTorch before the release that took a name away, with its companions, which pin it."""
     change = name_change(remedies)
-    gone = change and change.package == "torch" and numbers(change.gone) > (2,) and "<" in change.requirement
+    gone = (
+        change
+        and change.package == "torch"
+        and numbers(change.gone)[:2] > (2, 0)
+        and "<" in change.requirement
+    )
     named = sorted(getattr(remedies.here, "companions", ())) if gone else []
     return [change.requirement] + named if gone else None
 
@@ -298,7 +304,7 @@ def _itself_anew(remedies):
     return apart.asked + ("==" + version if version else "")
 
 
-COMPILED_AT_INSTALL = ("flash-attn", "causal-conv1d", "mamba-ssm")
+COMPILED_AT_INSTALL = ("flash-attn", *KERNEL_EXTENSIONS)
 _REQUIRED = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?=?\d[\w.*]*,?)+$")
 
 

@@ -7,6 +7,7 @@ import re
 
 from .framework_builds import card_within, serves, torch_index
 from .name_changes import ASKED_NAME, release_here
+from .own_kernels import KERNEL_EXTENSIONS
 from .requirement_facts import COMPILED_AT_INSTALL, glibc_asked
 from .tables import Releases, read_facts, read_patterns, told_names
 from .toolkit_facts import failing_words, text_of, torch_told
@@ -24,8 +25,7 @@ KERNEL_PACKAGES = (
     "flash-attn",
     "xformers",
     "bitsandbytes",
-    "causal-conv1d",
-    "mamba-ssm",
+    *KERNEL_EXTENSIONS,
     "vllm",
 )
 """Packages with kernels of their own, by their names in ``printed-by``."""

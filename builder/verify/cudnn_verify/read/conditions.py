@@ -9,6 +9,7 @@ import re
 from ..common.framework_builds import card_within
 from ..common.known_bad import KNOWN_BAD_FAULTS
 from ..common.name_changes import change_told, name_change, no_release_told
+from ..common.own_kernels import OWN_KERNELS
 from ..common.prose_names import name_in_prose
 from ..common.release_days import left_behind_told, numpy_exchanged
 from ..common.remedies import Remedies
@@ -428,6 +429,7 @@ def _of_flag(row):
 CONDITIONS = {
     **FACT_FAULTS,
     **TWO_COPIES,
+    **OWN_KERNELS,
     **KNOWN_BAD_FAULTS,
     "name-in-prose": name_in_prose,
     "tags-told": tags_told,

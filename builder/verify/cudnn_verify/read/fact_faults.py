@@ -107,6 +107,16 @@ def nvcc_of_other_major(facts, detail):
     return "nvcc is of CUDA %s, and PyTorch of CUDA %s" % (dotted(nvcc), dotted(build))
 
 
+def compiler_that_nvcc_takes(_, detail):
+    """PyTorch refuses a GCC that nvcc of the CUDA in the same line accepts."""
+    cuda, rows = numbers(detail.get("cuda")), read_patterns()["newest-gcc"].items()
+    newest = next((int(newest) for floor, newest in rows if cuda and cuda >= numbers(floor)), None)
+    here = detail.get("compiler")
+    if newest is None or not here or int(here) > newest:
+        return None
+    return "the nvcc of CUDA %s accepts GCC up to %d, and GCC %s is here" % (dotted(cuda), newest, here)
+
+
 def gcc_above_nvcc(facts, _):
     """Something is compiled here by a GCC that is newer than the nvcc here accepts."""
     nvcc, rows = nvcc_told(facts), read_patterns()["newest-gcc"].items()
@@ -622,6 +632,7 @@ FACT_FAULTS = {
     "ollama-above-driver": ollama_above_driver,
     "list-without-card": list_without_card,
     "card-before-image": card_before_image,
+    "compiler-that-nvcc-takes": compiler_that_nvcc_takes,
     "nvcc-known-bad": nvcc_known_bad,
     "toolkit-above-driver": toolkit_above_driver,
     "card-after-build": card_after_build,

@@ -23,7 +23,7 @@ from .signatures import (
 )
 
 KNOWLEDGE_FORM = 1
-_MOST_BYTES, _MOST_ROWS, _LONGEST_TEXT, _LONGEST_SEARCH = 8 << 20, 4000, 16000, 30.0
+_MOST_BYTES, _MOST_ROWS, _LONGEST_TEXT, _LONGEST_SEARCH = 8 << 20, 4000, 24000, 30.0
 _PLAIN_NAME = re.compile(r"[a-z0-9][\w.-]{0,79}$", re.IGNORECASE)
 _UNPRINTED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _OTHER_GROUP = re.compile(r"(?<!\\)\(\?(?!:|P<\w+>|P=\w+\)|=|!|<=|<!)")

@@ -128,7 +128,7 @@ def test_a_newer_file_is_asked_in_place_of_this_release_and_nothing_of_it_is_run
         (changed(["causes"], {}), "1 to 4000"),
         (changed(["causes", "flux-empty", "side"], "moon"), "no side 'moon'"),
         (changed(["causes", "flux-empty", "title"], 3), "needs a plain name"),
-        (changed(["causes", "flux-empty", "commands"], "x" * 16001), "longer than 16000"),
+        (changed(["causes", "flux-empty", "commands"], "x" * 24001), "longer than 24000"),
         (changed(["signatures", "../../x"], NEWER["signatures"]["flux"]), "needs a plain name"),
         (changed(["signatures", "flux", "text"], "flux ("), "signature flux"),
         (changed(["signatures", "flux", "text"], "(?x) flux"), "a group of its expression"),

@@ -41,6 +41,15 @@ def test_both_releases_in_the_text_make_it_certain():
     assert "the text names xgboost 2.1.3 and scikit-learn 1.6.0" in document["causes"][0]["because"]
 
 
+def test_what_mends_one_fault_brings_no_release_that_is_bad_beside_another_of_the_text():
+    """https://github.com/tile-ai/tilelang/issues/2040: 0.1.10 is bad beside TileLang 0.1.8, 0.1.12 beside 0.1.11."""
+    text = (
+        "terminate called after throwing an instance of 'tvm::ffi::Error'\napache-tvm-ffi 0.1.12, tilelang %s"
+    )
+    lines = [first(text % release)["commands"][0]["text"] for release in ("0.1.8", "0.1.11")]
+    assert lines == ['pip install "apache-tvm-ffi<0.1.10"', 'pip install "apache-tvm-ffi<0.1.11"']
+
+
 @pytest.mark.parametrize("other", ["xgboost 3.0.0", "scikit-learn 1.5.2"])
 def test_another_release_in_the_text_rules_it_out(other):
     told = first(other + "\nAttributeError: 'super' object has no attribute '__sklearn_tags__'")

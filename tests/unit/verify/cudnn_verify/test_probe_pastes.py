@@ -693,7 +693,7 @@ _IMPORT = "ImportError: cannot import name '%s' from '%s' (/v/site-packages/tran
     [
         # the wheels' own first release without it, before what is kept by hand of a whole major release:
         # https://github.com/idiap/coqui-ai-TTS/issues/558
-        ("isin_mps_friendly", "transformers.pytorch_utils", 'pip install "transformers>=4.45,<5.1"'),
+        ("isin_mps_friendly", "transformers.pytorch_utils", 'pip install "transformers<5.1"'),
         # gone from the package's own names before the class was: https://github.com/coqui-ai/TTS/issues/4420
         ("BeamSearchScorer", "transformers", 'pip install "transformers<4.57"'),
     ],
