@@ -166,8 +166,7 @@ def propose(
     """
     with _told_elsewhere(asked, on.gpus):
         typed = python is not None
-        python = python or asked.python
-        demand = with_data_on_cpu(_demanded(asked, on, python), asked)
+        demand = with_data_on_cpu(_demanded(asked, on, python or asked.python), asked)
         demand, swapped = _by_other_names(_beside_cpu_builds(demand, index, note))
         demand, freed = without_contradictions(demand)
         if not demand.frameworks:
@@ -201,8 +200,8 @@ def propose(
             vendor = refused_for_vendor(problem, demand, available, index, note, only_proven=take_nearest)
             if vendor is not None:
                 raise vendor from problem
-            told_ = (*map(str, freed), *told_of(demand, asked))
-            way = _nearest_way(problem, demand, index, available, note, typed=typed, beside=told_)
+            beside = (*map(str, freed), *told_of(demand, asked))
+            way = _nearest_way(problem, demand, index, available, note, typed=typed, beside=beside)
             changes, standing = joined([*swapped, *freed, *way.changes]), [way.proposal]
             said = [*noted_as("older", of_older(way.proposal, demand, available))]
             refusal = refusal or problem
