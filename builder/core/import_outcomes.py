@@ -357,16 +357,19 @@ class Outcomes:
             gone = inner is None and python_names.lacks_name(source, use.chain[0], self.every.python)
             return Missing(module, use.line, source, use.chain[0], used=True) if gone else None
         at = source if inner is None else self.every.target(source, inner)
+        on_use = inner is not None and self.every.on_use(source, inner)
         for name in use.chain:
             if at is None or not self.every.there(at):
                 return None
+            outcome.executed.extend([at] if on_use else [])
             if self.every.has(at, name) is False:
                 return Missing(module, use.line, at, name, used=True)
             if (doubted := self._doubted(module, use.line, at, name)) is not None:
                 return replace(doubted, used=True)
             self._defer(module, Taken(use.line, at, name), outcome)
+            on_use = self.every.on_use(at, name)
             given, at = self.every.names(at), self.every.target(at, name)
-            if at is not None and given is not None and name in given.names:
+            if at is not None and given is not None and name in given.names and not on_use:
                 outcome.executed.append(at)
         return None
 

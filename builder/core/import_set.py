@@ -514,6 +514,8 @@ class ImportSet:
             return None
         if (module, name) == ("tensorflow", "keras") and (keras := self._keras()):
             return keras
+        if name in found.on_use:
+            return found.on_use[name] if self.there(found.on_use[name]) else None
         own = self.real(f"{module}.{name}")
         if name not in found.names:
             inner = seen | {(module, name)}
@@ -525,6 +527,14 @@ class ImportSet:
         if self.there(own) or of is None or whole == own:  # whoever imports a submodule binds it anew
             return whole if self.there(whole) and (whole == own or not self.there(own)) else None
         return self.target(source, of, seen | {(module, name)})
+
+    def on_use(self, module: str, name: str, depth: int = 0) -> bool:
+        """Whether ``module.name`` stands for a module that the first attribute asked of it imports."""
+        found = self.names(module)
+        if found is None or depth > _DEEPEST:
+            return False
+        source, inner = found.bound.get(name, ("", None))
+        return name in found.on_use or (inner is not None and self.on_use(source, inner, depth + 1))
 
     def origin(self, module: str, name: str, depth: int = 0) -> tuple[str, str] | None:
         """The module that a name of another one comes from."""

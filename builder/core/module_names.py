@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from builder.core import python_names
@@ -173,6 +173,7 @@ def _read(tree: ast.Module, content: bytes, module: str, package: str) -> Module
         versions={name: version for name, version in bound.versions.items() if name not in bound.again},
         source=kept_source(tree, text, bound.globals, lazy=walk.lazy),
         deferred=deferred,
+        on_use=dict(_loaded_on_use(tree.body)) if "LazyLoader" in text else {},
         backends={name: asked for name, one in once.items() if (asked := _backends_of(one))},
         opens=frozenset(walk.opens),
         files=frozenset(files_opened(tree)) if opens else frozenset(),
@@ -240,6 +241,21 @@ def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
             keys = [key.value for key in one.value.keys if isinstance(key, ast.Constant)]
             found[name] = tuple(key for key in keys if isinstance(key, str))
     return found
+
+
+def _loaded_on_use(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """``name = LazyLoader("name", globals(), "module")``, as TensorFlow has it and others copied it:
+    https://github.com/tensorflow/tensorflow/blob/v2.16.2/tensorflow/python/util/lazy_loader.py
+    """
+    for one in body:
+        match one:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=called, args=[_, _, ast.Constant(value=str(module)), *_]),
+            ) if last_name(called) == "LazyLoader":
+                yield name, module
+            case _:
+                pass
 
 
 def _backends_of(own: ast.stmt) -> tuple[str, ...]:

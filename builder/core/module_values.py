@@ -233,6 +233,9 @@ class ModuleNames:
     deferred: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     """Names that its ``__getattr__`` alone gives: the module that it imports then and the name of it there;
     no module if ``source`` tells it."""
+    on_use: Mapping[str, str] = field(default_factory=dict)
+    """Names that stand for a module, which the first attribute that is asked of them imports: TensorFlow's
+    ``LazyLoader``."""
     backends: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What its functions and classes demand by a decorator: ``@requires(backends=("torch",))``."""
     raises: bool = False
@@ -266,6 +269,7 @@ class ModuleNames:
             dict(self.versions),
             self.source,
             dict(self.deferred),
+            dict(self.on_use),
             dict(self.backends),
             sorted(self.opens),
             sorted(self.files),
@@ -291,6 +295,7 @@ class ModuleNames:
             versions,
             source,
             deferred,
+            on_use,
             backends,
             opens,
             files,
@@ -324,6 +329,7 @@ class ModuleNames:
             versions=dict(versions),
             source=str(source),
             deferred={name: (of, inner) for name, (of, inner) in deferred.items()},
+            on_use={name: str(of) for name, of in on_use.items()},
             backends={name: tuple(every) for name, every in backends.items()},
             opens=frozenset(opens),
             files=frozenset(map(str, files)),

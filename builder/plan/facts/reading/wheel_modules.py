@@ -42,7 +42,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 22
+_READER = 23
 """Counts up when modules are read another way: what was kept before is read again."""
 _UNREAD = "unread"
 _ENTRIES = re.compile(r"[^/]+\.dist-info/entry_points\.txt")

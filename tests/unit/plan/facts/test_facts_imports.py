@@ -994,6 +994,39 @@ def test_a_folder_of_stubs_below_a_compiled_module_is_no_namespace(cell, tmp_pat
     assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
 
 
+@pytest.mark.parametrize(
+    ("source", "is_refused"),
+    [
+        ("from giver import inner\nshort = inner.made\n", True),
+        ("from giver import inner as one\nshort = one.made\n", True),
+        ("import giver\nshort = giver.inner.made\n", True),
+        ("from giver.again import inner\nshort = inner.made\n", True),
+        ("from giver import inner\n", False),
+        ("import giver\nshort = giver.inner\n", False),
+        ("from giver.again import inner\n", False),
+        ("from giver import inner\ndef call():\n    return inner.made\n", False),
+        (
+            "from giver import inner\ntry:\n    short = inner.made\nexcept ImportError:\n    short = None\n",
+            False,
+        ),
+    ],
+)
+def test_a_module_that_is_loaded_on_use_is_imported_by_its_first_attribute(
+    cell, tmp_path, source, is_refused
+) -> None:
+    """TensorFlow Probability's `substrates.jax`, whose first attribute distrax asks for."""
+    giver = {
+        "giver/__init__.py": "from .lazy import LazyLoader\n"
+        "inner = LazyLoader('inner', globals(), 'giver.inner')\n",
+        "giver/lazy.py": "class LazyLoader:\n    pass\n",
+        "giver/again.py": "from giver import inner\n",
+        "giver/inner.py": "import absent_of_all\nmade = 1\n",
+        "taker.py": source,
+    }
+    found = judged(own(cell, "taker"), tmp_path, wheel("giver", "2.0", giver), base=rootfs())
+    assert [outcome for outcome, _ in found] == ["impossible"] * is_refused
+
+
 def test_names_that_releases_lost_or_brought_are_in_the_table_of_names() -> None:
     """A name that one release may still have, as nobody can tell, is in none of its columns."""
     lost, kept = "def row_stack(): pass\n", "def kept(): pass\n"
