@@ -324,7 +324,7 @@ def _fix(matrices: Sequence[Matrix], found: Mapping[Cell, tuple[Finding, ...]]) 
     named = {(cell.matrix, cell.id): findings for cell, findings in found.items()}  # `--gpu` changes a cell
     for matrix in matrices:
         there = {cell.id for cell in matrix.cells}
-        replacements = []
+        replacements, said = [], list[str]()
         for cell in matrix.cells:
             findings = named.get((matrix.name, cell.id), ())
             refusal = next((f for f in findings if f.outcome is Outcome.IMPOSSIBLE), None)
@@ -334,21 +334,19 @@ def _fix(matrices: Sequence[Matrix], found: Mapping[Cell, tuple[Finding, ...]]) 
                 helpless.append(cell.id)
                 continue
             reason = f"{refusal.rule}: {refusal.message}"[:200]
-            lines = _entry(refusal.nearest.cell, cell, there)
-            replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
-            say(f"{matrix.path}: {cell.id} excluded; in its place: {refusal.nearest}")
+            new = _named(refusal.nearest.cell, cell)
+            lines = tuple(entry(new)) if cell_id(new) not in there else ()
+            there.add(cell_id(new))
+            replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines, id=cell_id(new)))
+            said.append(f"{matrix.path}: {cell.id} excluded; in its place: {refusal.nearest}")
         if replacements:
             amend(matrix.path, replacements)
+            say("\n".join(said))
     return helpless
 
 
-def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
-    """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
+def _named(new: Cell, old: Cell) -> Cell:
+    """The new cell under an id of its own."""
     if old.variant:  # cells that differ in their packages alone
-        new = replace(new, variant=f"{old.variant}-fixed")
-    elif cell_id(new) == old.id:
-        new = replace(new, variant="fixed")
-    if cell_id(new) in there:
-        return ()
-    there.add(cell_id(new))
-    return tuple(entry(new))
+        return replace(new, variant=f"{old.variant}-fixed")
+    return replace(new, variant="fixed") if cell_id(new) == old.id else new

@@ -9,14 +9,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Literal, cast
 
 from builder.core.errors import MatrixError, UsageError
 from builder.core.files import write_whole
 from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
-from builder.core.versions import canonical, holds, names_of, requirement, without_marker
+from builder.core.versions import apart, canonical, holds, names_of, requirement, without_marker
 from builder.plan.matrix.nodes import Problems, compose, decoded, nearest, read
 from builder.plan.matrix.reader import CELL, Reader, Setting
 from builder.plan.matrix.sections import Axes, MatrixDocument, Rule, read_document, read_publish
@@ -427,12 +427,15 @@ class Replacement:
     reason: str
     entry: tuple[str, ...]
     """Lines of YAML, as :func:`entry` writes them; empty if the cell is there already."""
+    id: str
+    """Of the cell that comes."""
 
 
 def amend(path: Path, replacements: Sequence[Replacement]) -> None:
     """Exclude and include, all or nothing: the new file is read before it takes the old one's place.
 
-    Raises UsageError if a section is written in brackets, or the new file would not be sound.
+    Raises UsageError if a section is written in brackets, the new file would not be sound, or ``defaults``
+    keep a package of a new cell at another release.
     """
     text = path.read_text("utf-8")
     for one in replacements:
@@ -450,6 +453,16 @@ def amend(path: Path, replacements: Sequence[Replacement]) -> None:
     gone = {cell.id for cell in matrix.cells if cell.excluded is not None}
     if left := [one.cell for one in replacements if one.cell not in gone]:
         raise UsageError(f"{path}: {', '.join(left)} would not go, so nothing was written")
+    came = {one.id for one in replacements}
+    for cell in matrix.cells:
+        asked = [parsed for parsed in map(requirement, cell.pip if cell.id in came else ()) if parsed]
+        for first, other in combinations(asked, 2):
+            if canonical(first.name) == canonical(other.name) and apart(first.specifier, other.specifier):
+                raise UsageError(
+                    f"{path}: `pip` of `defaults` has {first} for each cell, and {cell.id} needs {other}; "
+                    "nothing was written",
+                    hint="take it out of `defaults`, and give each cell its own",
+                )
     write_whole(path, text.encode(), mode=path.stat().st_mode & 0o777)
 
 

@@ -16,7 +16,7 @@ defaults:
   pip: [numpy]   # kept too
 axes:
   framework: [torch==2.1.2, torch==2.9.1]
-  python: ["3.11"]
+  python: ["3.12"]
   base: [rootfs:debian/bookworm]
   cuda: [wheels]
 """
@@ -52,10 +52,10 @@ def test_a_refused_cell_gives_way(tmp_path, capsys, rest: str) -> None:
     matrix = load(path)
     gone = next(cell for cell in matrix.cells if cell.frameworks == ("torch==2.1.2",) and cell.excluded)
     assert gone.excluded is not None
-    assert gone.excluded.startswith("numpy: PyTorch 2.1.2 was compiled for NumPy 1")
-    new = next(cell for cell in matrix.cells if cell.variant == "fixed")
-    assert "numpy<2" in new.pip
-    assert "excluded; in its place: pip: numpy<2" in capsys.readouterr().err
+    assert gone.excluded.startswith("python: PyTorch 2.1.2 ")
+    new = next(cell for cell in matrix.cells if cell.frameworks == ("torch==2.1.2",) and not cell.excluded)
+    assert (new.python, new.pip) == ("3.11", ("numpy", "numpy<2"))
+    assert "excluded; in its place: pip: numpy<2, python: 3.11" in capsys.readouterr().err
     assert check(path, fix=False) == 0
     assert check(path) == 0
     assert path.read_text() == text
@@ -78,6 +78,19 @@ def test_a_cell_that_nothing_can_be_done_for(tmp_path) -> None:
     assert path.read_text() == before
 
 
+def test_a_release_that_defaults_give_each_cell_cannot_be_changed_for_one(tmp_path, capsys) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(HEAD.replace("3.12", "3.11").replace("[numpy]", "[torchvision==0.24.1]"))
+    before = path.read_text()
+    words = (
+        "`pip` of `defaults` has torchvision==0.24.1 for each cell, and .*-fixed needs torchvision==0.16.2"
+    )
+    with pytest.raises(UsageError, match=words):
+        check(path)
+    assert path.read_text() == before
+    assert "in its place" not in capsys.readouterr().err
+
+
 def test_cells_that_differ_in_their_packages_alone_are_each_replaced(tmp_path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text(
@@ -86,12 +99,17 @@ name: m
 defaults: {python: "3.11", base: "rootfs:debian/bookworm", cuda: wheels}
 include:
   - {framework: torch==2.10.0, variant: vision, pip: [torchvision==0.20.1]}
+  - {framework: torch==2.9.1, pip: [torchvision==0.20.1]}
   - {framework: torch==2.10.0, variant: eyes, pip: [opencv-python, opencv-python-headless]}
 """
     )
     assert check(path) == 0
     new = {cell.variant: cell.pip for cell in load(path).cells if cell.excluded is None}
-    assert new == {"vision-fixed": ("torchvision==0.25.0",), "eyes-fixed": ("opencv-python-headless",)}
+    assert new == {
+        "vision-fixed": ("torchvision==0.25.0",),
+        "fixed": ("torchvision==0.24.1",),
+        "eyes-fixed": ("opencv-python-headless",),
+    }
     assert check(path, fix=False) == 0
 
 
@@ -100,4 +118,4 @@ def test_a_matrix_without_a_name_is_mended_too(tmp_path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text(HEAD.replace("name: m\n", ""))
     assert check(path) == 0
-    assert [cell.variant for cell in load(path).cells if cell.excluded is None] == [None, "fixed"]
+    assert [cell.python for cell in load(path).cells if cell.excluded is None] == ["3.12", "3.11"]

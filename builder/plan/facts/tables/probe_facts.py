@@ -64,7 +64,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "shipped": {
             version: row.driver for version, row in facts.own_drivers.items() if key(version) >= (11,)
         },
-        "jetpacks": {row.l4t: row.index for row in facts.jetpacks.values() if row.index},
+        "jetpacks": {row.l4t: [row.index, row.packages] for row in facts.jetpacks.values() if row.index},
         "known_bad": list(_known_bad(facts.bad)),
         "bad_releases": list(_bad_releases(facts.bad)),
         "refused": list(_refused(facts)),

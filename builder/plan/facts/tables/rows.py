@@ -277,6 +277,9 @@ class JetpackRow(Row):
     releases: str = ""
     """The releases of JetPack that ``torch`` is for."""
     index: str | None = None
+    """An index of wheels for it."""
+    packages: tuple[str, ...] = ()
+    """Those of ``index`` that are told."""
     page: str
 
 

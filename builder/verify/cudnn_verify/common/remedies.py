@@ -105,10 +105,8 @@ class Remedies(FrameworkBuilds):
             found = [c for c in found if not _NEW_DRIVER.search(c.text)] or found
         if self.cards_apart():
             found = [c for c in found if not _NEW_DRIVER.search(c.text)]
-        elif self.capability and self.capability >= (
-            10,
-            0,
-        ):  # the open kernel modules alone serve these cards
+        elif self.capability and self.capability >= (10, 0):
+            # the open kernel modules alone serve these cards
             found = [c._replace(text=_CLOSED_DRIVER.sub(r"\g<0>-open", c.text)) for c in found]
         found = as_here(with_held(self, cause, with_others(self, found)), self.here)
         if "enterprise-linux" in self.here.places:  # RPM Fusion's akmod is Fedora's way
@@ -135,13 +133,16 @@ class Remedies(FrameworkBuilds):
 
     def jetpack_index(self):
         """The index of wheels for the JetPack of the text's L4T; None if it has none, or is not told."""
-        l4t = getattr(self.here, "l4t", None)
-        return read_facts()["jetpacks"].get("R%s" % l4t) if l4t else None
+        return self._jetpack()[0]
+
+    def _jetpack(self):
+        """(index, packages that it has) for the JetPack of the text's L4T."""
+        return read_facts()["jetpacks"].get("R%s" % getattr(self.here, "l4t", None), (None, ()))
 
     def _jetson_wheel(self):
         """The package to take from that index: the one that no index has, else the framework."""
         name = self.detail.get("name") or self.framework
-        return name if name in ("torch", "torchvision", "torchaudio", "onnxruntime-gpu", "jax") else None
+        return name if name in self._jetpack()[1] else None
 
     def _at_its_release(self, command):
         """A command that compiles a package anew, for the release of it that is here."""

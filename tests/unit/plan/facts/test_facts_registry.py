@@ -186,6 +186,7 @@ WITHOUT_A_TABLE = {
     *("packaging", "tilelang", "typer"),  # the same
     *("litellm", "ultralytics"),  # releases that others put on the index
     *("pyserial", "serial", "thop", "ultralytics-thop"),  # only that they are two of one file
+    *("faiss-gpu-cuvs", "librmm-cu13"),  # one release of the one beside later ones of the other
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     *(f"spconv-cu{n}" for n in (102, 111, 113, 114, 116, 117, 118, 120, 121, 124, 126)),  # one for each CUDA
     "flashinfer-jit-cache",  # on an index of its maker's alone
