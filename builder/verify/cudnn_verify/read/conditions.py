@@ -257,6 +257,15 @@ def _cudnn_other_here(facts, detail):
     return None
 
 
+def _cudnn_wheel_serves(facts, detail):
+    wheels = [v for name, v in facts.packages.items() if re.match(r"nvidia-cudnn(-cu\d+)?$", name)]
+    asked, loaded = numbers(detail.get("compiled"))[:2], numbers(detail.get("loaded"))
+    for wheel in wheels if asked else ():
+        if asked[0] == numbers(wheel)[0] and asked <= numbers(wheel)[:2] != loaded[:2]:
+            return "the wheel of cuDNN %s serves it, and another one takes its place" % wheel
+    return None
+
+
 def _cuda_same(facts, detail):
     number = numbers(detail.get("number"))
     same = number and facts.cuda_majors == {number[0]}
@@ -674,6 +683,7 @@ CONDITIONS = {
         "this old build accepts only cuDNN {compiled}, and the one loaded is newer",
     ),
     "other-major": _versions(lambda a, b: a[0] != b[0], "nothing crosses a major version of cuDNN"),
+    "cudnn-wheel-serves": _cudnn_wheel_serves,
     "cudnn-9-here": lambda facts, _: (
         9 in facts.cudnn_majors() and "cuDNN 9 is here" or _torch_of(9)(facts, _)
     ),
