@@ -31,6 +31,7 @@ from .release_skew import (
 from .tables import Releases, names_row, read_patterns
 from .toolkit_facts import failing_words, text_of
 from .versions import dotted, numbers
+from .wheel_tags import glibc_of_wheels
 
 _OF_PYTHON = (
     "transformers diffusers huggingface_hub tokenizers accelerate peft datasets trl timm optimum evaluate"
@@ -516,7 +517,8 @@ _UBUNTU_OF = ((35, "22.04"), (39, "24.04"))
 def glibc_asked(remedies):
     """The minor version of the newest glibc 2 that a message asks for: 34; None if it names none."""
     asked = re.findall(r"GLIBC_2\.(\d\d)\b", failing_words(remedies))
-    return max(map(int, asked)) if asked else None
+    _, of_wheels = glibc_of_wheels(remedies.here) or (None, None)
+    return max(map(int, asked)) if asked else of_wheels
 
 
 def _newer_system(remedies):

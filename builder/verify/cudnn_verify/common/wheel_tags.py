@@ -28,6 +28,11 @@ _UV_PYTHON = re.compile(
     r"`(?P<name>[\w.-]+)` \(v(?P<release>[\w.+!-]+)\)[^\n]{0,60}?Python (?:ABI |version |implementation )?"
     r"tags?:\s+(?P<tags>`\w+`(?:,\s+`\w+`)*)"
 )
+_UV_GLIBC = re.compile(
+    r"`manylinux_2_(?P<here>\d+)_(?P<on>\w+)`\)[\s\S]{0,800}?"
+    r"(?P<name>[A-Za-z][\w.-]*) \(v(?P<release>[\w.+!-]+)\) "
+    r"on the following platforms?:[^:]{0,400}?manylinux_2_(?P<asked>\d+)_(?P=on)"
+)
 _NONE = re.compile(
     r"satisfies the requirement (?P<name>[A-Za-z][\w.-]*)[^\n]{0,40}\(from versions: none\)|"
     r"No matching distribution found for (?P<other>[A-Za-z][\w.-]*)"
@@ -100,6 +105,17 @@ def tags_told(facts, detail):
     if of_cuda and "macos" in facts.places:
         return "%s is made for NVIDIA's cards, and has no wheel for macOS" % package
     return None
+
+
+def glibc_of_wheels(facts):
+    """(what uv says of the C library that a package's wheels ask for, its minor version); None if it says
+    nothing of it, or if the one that is here is as new.
+    """
+    found = _UV_GLIBC.search(text_of(facts))
+    if not found or int(found["asked"]) <= int(found["here"]):
+        return None
+    told = "the wheels of %(name)s %(release)s ask for glibc 2.%(asked)s, and this system has 2.%(here)s"
+    return told % found.groupdict(), int(found["asked"])
 
 
 def package_without_wheel(facts):

@@ -19,7 +19,7 @@ from ..common.toolkit_facts import nvcc_beside_driver
 from ..common.torch_facts import KERNEL_PACKAGES
 from ..common.two_copies import TWO_COPIES
 from ..common.versions import dotted, numbers, two_that_exclude
-from ..common.wheel_tags import tags_told
+from ..common.wheel_tags import glibc_of_wheels, tags_told
 from .fact_faults import FACT_FAULTS, cuda_of_variant, toolkit_above_driver
 from .text_facts import CUDA_NUMBERED
 
@@ -684,6 +684,7 @@ CONDITIONS = {
     ),
     "other-major": _versions(lambda a, b: a[0] != b[0], "nothing crosses a major version of cuDNN"),
     "cudnn-wheel-serves": _cudnn_wheel_serves,
+    "glibc-of-wheels": lambda facts, _: next(iter(glibc_of_wheels(facts) or ()), None),
     "cudnn-9-here": lambda facts, _: (
         9 in facts.cudnn_majors() and "cuDNN 9 is here" or _torch_of(9)(facts, _)
     ),
