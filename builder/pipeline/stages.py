@@ -201,9 +201,9 @@ def resolve_set(
                 before = replace(before, wheels=rest)
             elif name not in upgrade and (bounded := with_bound(cell, text)) is not None:
                 cell, kept = bounded, [*kept, (text, why)]
-    found = resolved(cell, before, upgrade)
+    found = replace(resolved(cell, before, upgrade), added=(*kept,))
     if refuse:
-        found = _mended(replace(found, added=(*kept,)), lambda other, near: resolved(other, near, False))
+        found = _mended(found, lambda other, near: resolved(other, near, False))
     tell_set(cell_run, context, found.findings, refuse=refuse)
     for text, why in found.added:
         cell_run.note(f"resolved with {text}, which the matrix does not ask for: {why}", warning=True)
