@@ -48,6 +48,8 @@ class UsedName:
     name: str
     place: str
     """``train.py:12``."""
+    called: bool = False
+    """Whether it is called, so that it is no module."""
 
 
 def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], set[str]]:
@@ -57,7 +59,7 @@ def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], 
     By its words, so that source of Python 2 is read, too. What stands in a ``try``, or under a test of a
     version, is not taken for certain.
     """
-    found, modules, known = list[UsedName](), set[str](), dict[str, str]()
+    found, modules, known, called = list[UsedName](), set[str](), dict[str, str](), set[str]()
     for number, line, certain in _certain_lines(text):
         names = list[str]()
         if imported := re.fullmatch(r"from ([\w.]+) import \(?(.*?)\)?", line):
@@ -67,6 +69,8 @@ def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], 
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and not imported[1].startswith("."):
                     known[other or name] = f"{imported[1]}.{name}"
                     names.append(f"{imported[1]}.{name}")
+                    if re.search(rf"(?<![\w.]){other or name}[ \t]*\(", text):
+                        called.add(names[-1])
         elif line.startswith("import "):
             for one in re.split(r"\s*,\s*", line.removeprefix("import ").strip()):
                 name, _, other = one.partition(" as ")
@@ -74,13 +78,15 @@ def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], 
                 known[other or name.partition(".")[0]] = name if other else name.partition(".")[0]
                 names.append(name)
         else:
-            for chain in _CHAIN.findall(line):
-                first, _, rest = chain.partition(".")
+            for chain in _CHAIN.finditer(line):
+                first, _, rest = chain[0].partition(".")
                 if first in known:
                     names.append(f"{known[first]}.{rest}")
+                    if line[chain.end() :].lstrip()[:1] == "(":
+                        called.add(names[-1])
             names += _lone_calls(line, known)
         if certain:
-            found += (UsedName(name=name, place=place(number)) for name in names)
+            found += (UsedName(name=name, place=place(number), called=name in called) for name in names)
     return found, modules
 
 
@@ -202,7 +208,7 @@ def bound_by_sources(
                 minors.setdefault(minor, use)
             parts = list(itertools.accumulate(use.name.split("."), "{}.{}".format))
             name = next((one for one in reversed(parts) if one in spans), None)
-            if name is not None:
+            if name is not None and not (spans[name].module and use.called and name == use.name):
                 span = spans[name]
                 uses.setdefault(span.package, {}).setdefault(name, (span, replace(use, name=name)))
                 if span.until is not None:

@@ -282,6 +282,8 @@ class NameSpan:
     """The first release without it; None if the newest has it."""
     home: str = ""
     """The module that has it then, if one has."""
+    module: bool = False
+    """Whether it is a module: its package may have a function of that name all the time."""
 
     @property
     def bounds(self) -> str:
@@ -307,7 +309,7 @@ def name_spans() -> Mapping[str, NameSpan]:
                         whole, first = f"{module}.{name}".rstrip("."), place.partition(" ")[0]
                         if package == "keras" and kind == "new" and release(first) <= release("3.0"):
                             continue  # up to 2.12 its interface was made as it was built: no file tells it
-                        _add_span(found, whole, package, (kind == "new", first, home))
+                        _add_span(found, whole, package, (kind == "new", first, home), module=not name)
                         if package == "keras" and first == "3.0" and not home and kind == "gone":
                             found |= _in_tensorflow(whole)
     text = (resources.probe() / "common/patterns.ini").read_text("utf-8")
@@ -335,15 +337,19 @@ def _in_tensorflow(name: str) -> dict[str, NameSpan]:
     return {} if _OF_TF_KERAS.match(name) else {f"tensorflow.{name}": span}
 
 
-def _add_span(found: dict[str, NameSpan], name: str, package: str, change: tuple[bool, str, str]) -> None:
-    """Add that a name came, or went, with a release, and where it is then."""
+def _add_span(
+    found: dict[str, NameSpan], name: str, package: str, change: tuple[bool, str, str], *, module: bool
+) -> None:
+    """Add that a name, or a ``module``, came, or went, with a release, and where it is then."""
     came, first, home = change
     before = found.get(name)
     if came:
-        found[name] = NameSpan(package=package, since=first)
+        found[name] = NameSpan(package=package, since=first, module=module)
     elif before is None or before.since is None or release(before.since) < release(first):
         since = before.since if before is not None else None
-        found[name] = NameSpan(package=package, since=since, until=first, home=home)
+        both = before is not None and before.until == first and not before.module
+        module = module and not both
+        found[name] = NameSpan(package=package, since=since, until=first, home=home, module=module)
 
 
 def leaving_out(

@@ -91,6 +91,23 @@ def test_a_release_that_brought_a_name_is_a_lower_bound() -> None:
     assert bounded(text, "transformers==4.30.2").notes == []
 
 
+@pytest.mark.parametrize(
+    ("text", "wishes"),
+    [
+        ("from huggingface_hub import snapshot_download\nsnapshot_download('x')\n", {"huggingface-hub"}),
+        ("from huggingface_hub import snapshot_download as get\nget(\n  'x')\n", {"huggingface-hub"}),
+        ("import huggingface_hub as hub\nhub.snapshot_download('x')\n", {"huggingface-hub"}),
+        ("from huggingface_hub.snapshot_download import x\n", {"huggingface-hub<0.11"}),
+        ("from huggingface_hub import snapshot_download as one\none.x('x')\n", {"huggingface-hub<0.11"}),
+    ],
+)
+def test_a_function_that_is_called_is_not_the_module_of_its_name_that_went(
+    text: str, wishes: set[str]
+) -> None:
+    """`huggingface_hub/snapshot_download.py` went with 0.11, and the function of that name stayed."""
+    assert {str(one) for one in bounded(text, "huggingface-hub").merged().wishes} == wishes
+
+
 def test_one_script_of_another_framework_says_nothing_of_the_rest() -> None:
     found = from_arguments(["tensorflow"])
     new = "import tensorflow as tf\ntf.function\n"
