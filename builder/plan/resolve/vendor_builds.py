@@ -82,8 +82,7 @@ def _has_release(
     """Whether an index has a release of that major for the machine."""
     major = key(row.version)[0]
     bounded = wish.bound(f">={major},<{major + 1}", extras=False)
-    others = tuple(bounded if one is wish else one for one in demand.frameworks)
-    free = replace(demand, frameworks=others, companions=(), python=None, wheels_for=None)
+    free = replace(demand, frameworks=(bounded,), companions=(), python=None, wheels_for=None)
     return closest(free, {}, available=available) is not None
 
 

@@ -27,6 +27,7 @@ from builder.plan.resolve import resolver as proving
 from builder.plan.resolve import wishes as reading
 from builder.plan.resolve.resolver import reason
 from builder.plan.resolve.solve import Demand, Proposal, search, split, wheel_pythons
+from builder.plan.resolve.vendor_builds import refused_for_vendor
 from builder.sources.index import Offer
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.uv import IndexSettings
@@ -948,6 +949,17 @@ def test_the_nearest_set_is_one_that_the_driver_serves_itself() -> None:
     other = substitutes.nearest_demand(old, None, {})
     assert other is not None
     assert by_compat(other.proposal.findings) is None
+
+
+def test_nvidias_build_is_no_answer_to_what_another_framework_lacks() -> None:
+    """TensorFlow 1.13 runs on an RTX 2080 Ti; it is CuPy that has no such release."""
+    frameworks, _ = split(reading.from_arguments(["tensorflow-gpu==1.2.0", "cupy==2.0.0"]), None, None)
+    demand = Demand(frameworks=frameworks, companions=(), gpus=("RTX2080-Ti",), driver="450.119")
+    available = {"tensorflow-gpu": ("1.13.2", "1.14.0"), "cupy": ("4.0.0",)}
+    problem = NothingPossibleError("nothing is possible for cupy==2.0.0")
+    assert refused_for_vendor(problem, demand, available, None, lambda _text: None) is None
+    found = refused_for_vendor(problem, demand, {"tensorflow-gpu": ("1.2.0",)}, None, lambda _text: None)
+    assert found is not None
 
 
 @pytest.mark.usefixtures("resolver")
