@@ -32,6 +32,7 @@ from builder.core.files import write_whole
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import MachineDrivers, Outcome, check, cuda_of, platform_of
 from builder.plan.facts.tables import is_without, load, to_type
+from builder.plan.lock import after
 from builder.plan.resolve import (
     AskedMachine,
     AskedSystem,
@@ -297,7 +298,8 @@ def _on_windows(found: ProposedMatrix, index: Index | None) -> Iterable[Elsewher
     told += f", driver {found.demand.driver}" * (found.demand.driver is not None)
     seen = set[tuple[str, ...]]()
     for one in found.proposals:
-        left_out = left_out_on("windows", one.cell, index)
+        late, without = after(one.cell), left_out_on("windows", one.cell, index)
+        left_out = {text: why for text, why in without.items() if text not in late}
         lines = windows_lines(one.cell, left_out)
         cuda = cuda_of(one.cell)
         if lines is None or tuple(lines) in seen or one.cell.frameworks in seen:
@@ -309,6 +311,10 @@ def _on_windows(found: ProposedMatrix, index: Index | None) -> Iterable[Elsewher
         yield ElsewhereLine(kind="answer", text=text)
         for line in lines:
             yield ElsewhereLine(kind="pip", text=f"  by pip on Windows: {line}", command=line)
+        if late:
+            nvcc = f" and nvcc of CUDA {cuda}" if cuda is not None else ""
+            how = f"without a wheel that fits compiled by Visual Studio's Build Tools for C++{nvcc}"
+            yield ElsewhereLine(kind="detail", text=f"  {', '.join(late)}: {how}")
         for text, why in left_out.items():
             yield ElsewhereLine(kind="detail", text=f"  without {text}: {why}")
         kept = (*one.cell.frameworks, *(text for text in one.cell.pip if text not in left_out))

@@ -15,7 +15,7 @@ from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, pinned
 from builder.plan.facts.tables import JetpackRow, load
-from builder.plan.lock import pip_install, python_lines, smoke_statements
+from builder.plan.lock import after, pip_install, python_lines, smoke_statements
 from builder.plan.resolve.solve import every_python, pythons
 from builder.plan.resolve.wishes import TYPED, NamedRequirement, Wishes
 from builder.sources.index import Index, IndexFile, page, takes, wheel_name
@@ -118,11 +118,13 @@ def windows_lines(cell: Cell, left_out: Collection[str] = ()) -> list[str] | Non
         f"{one.name}=={pin.partition('+')[0]}+{variant}" if (pin := pinned(one)) else str(one)
         for one in of_family
     ]
-    rest = [text for text in rest if canonical(Requirement(text).name) not in beside]
+    late = [text for text in after(cell) if text in rest]
+    rest = [text for text in rest if canonical(Requirement(text).name) not in beside and text not in late]
     lines = (
         [pip_install((*own, "--index-url", f"https://download.pytorch.org/whl/{variant}"), ())] if own else []
     )
-    return [*lines, *([pip_install(tuple(rest), ())] if rest else [])]
+    lines += [pip_install(tuple(rest), ())] if rest else []
+    return [*lines, *([pip_install(("--no-build-isolation", *late), ())] if late else [])]
 
 
 def left_out_on(

@@ -108,6 +108,11 @@ def test_a_system_is_left_without_what_has_no_wheel_there_each_with_the_reason(i
     lines = other_systems.windows_lines(cell, windows)
     assert lines is not None
     assert "triton" not in " ".join(lines)
+    compiled = replace(cell, pip=("wordsplit", "diso"))
+    assert (other_systems.windows_lines(compiled) or [])[1:] == [
+        "pip install wordsplit",
+        "pip install --no-build-isolation diso",
+    ]
     mac = other_systems.left_out_on("macos", cell, index)
     assert [*mac] == ["triton==3.4.0", "nvidia-cudnn-cu12==9.10.2.21", "bitsandbytes==0.45.5"]
     assert mac["bitsandbytes==0.45.5"].endswith("has a wheel for macos; 0.50.2 has one")
