@@ -73,17 +73,18 @@ class PageWheel:
 
     def line(self, cell: Cell) -> str:
         """What pip is typed for it beside a cell, or why its page is not known to have a wheel for that."""
-        address = page_of(self.row.name, cell)
+        address, has = page_of(self.row.name, cell), "is a name without code"
+        if self.row.index == "cpu":
+            has = "computes on the CPU alone"
         if address is None:
             return (
-                f"{self.asked.name}: its maker's pages with CUDA are known for PyTorch "
-                f"{', '.join(self.row.builds)}, and none is known for {', '.join(cell.frameworks)} "
-                f"[{self.row.source}]"
+                f"{self.asked} is left out above: the package index's {self.row.name} {has}, and of its "
+                f"maker's pages with CUDA, known for PyTorch {', '.join(self.row.builds)}, none is for "
+                f"{', '.join(cell.frameworks)} [{self.row.source}]"
             )
         exact = pinned(self.asked.parsed) or ""
         spec = "" if "+" in exact else str(self.asked.parsed.specifier)
         wanted = (f"{self.row.name}{spec}", *self.row.beside)
-        has = "computes on the CPU alone" if self.row.index == "cpu" else "is a name without code"
         why = f"the package index's {self.row.name} {has} (the page itself was not read)"
         return f"then, {why}: {pip_install(wanted, (), (address,))} [{self.row.source}]"
 
