@@ -74,12 +74,20 @@ def _in_cpp(text: str) -> Iterator[_Bound]:
             open_.append(_TESTS.search(line["rest"]) is not None)
         elif word == "endif" and open_:
             open_.pop()
-        elif header in headers.gone and header not in removed and not any(open_):
-            until, now = headers.gone[header]
+        elif header and not any(open_):
+            # PyTorch's tool for extensions put its folders TH and THC on the compiler's path, too
+            names = (header,) if "/" in header else (header, f"THC/{header}", f"TH/{header}")
+            name = next((one for one in names if one in headers.gone or one in removed), None)
+            if name is None:
+                continue
+            until, now = headers.gone.get(name) or (removed[name].until, "")
+            now = removed[name].instead if name in removed else now
             edit = f"put {now} there" if now else "take what stands for it there"
-            why = f"{header}, which PyTorch has no longer from {until} on"
+            why = f"{name}, which PyTorch has no longer from {until} on"
             yield line.start(), f"torch<{until}", why, f"{edit} before it is compiled"
     for name, row in removed.items():
+        if "/" in name:
+            continue  # an include
         found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
         if found is not None and not re.search(
             rf"(?m)^\s*#\s*(?:define|ifdef|ifndef)\s+{re.escape(name)}", text

@@ -35,6 +35,7 @@ BUILD = "from torch.utils.cpp_extension import load\nFLAGS = ['-O3', '{}']\n"
             "put ATen/native/SparseTensorUtils.h there",
         ),
         ("a.cu", '#include "THC/THC.h"\n', "torch<1.11", "AT_CUDA_CHECK"),
+        ("a.cpp", '#ifdef WITH_CUDA\n#include "THC.h"\n#endif\n', "torch<1.11", "THC/THC.h"),
         ("a.cpp", "#if TORCH_VERSION_MAJOR < 2\n#include <ATen/SparseTensorUtils.h>\n#endif\n", None, ""),
         (
             "a.cpp",
