@@ -453,7 +453,7 @@ def amend(path: Path, replacements: Sequence[Replacement]) -> None:
     gone = {cell.id for cell in matrix.cells if cell.excluded is not None}
     if left := [one.cell for one in replacements if one.cell not in gone]:
         raise UsageError(f"{path}: {', '.join(left)} would not go, so nothing was written")
-    came = {one.id for one in replacements}
+    came = {one.id for one in replacements if one.entry}
     for cell in matrix.cells:
         asked = [parsed for parsed in map(requirement, cell.pip if cell.id in came else ()) if parsed]
         for first, other in combinations(asked, 2):

@@ -64,12 +64,12 @@ def used_names(text: str, place: Callable[[int], str]) -> tuple[list[UsedName], 
         names = list[str]()
         if imported := re.fullmatch(r"from ([\w.]+) import \(?(.*?)\)?", line):
             modules.add(imported[1])
-            for one in re.split(r"\s*,\s*", imported[2].strip(" ,")):
+            for one in re.split(r"\s*,\s*", imported[2].partition(";")[0].strip(" ,")):
                 name, _, other = one.partition(" as ")
                 if re.fullmatch(r"[A-Za-z_]\w*", name) and not imported[1].startswith("."):
                     known[other or name] = f"{imported[1]}.{name}"
                     names.append(f"{imported[1]}.{name}")
-                    if re.search(rf"(?<![\w.]){other or name}[ \t]*\(", text):
+                    if re.search(rf"(?<![\w.]){re.escape(other or name)}[ \t]*\(", text):
                         called.add(names[-1])
         elif line.startswith("import "):
             for one in re.split(r"\s*,\s*", line.removeprefix("import ").strip()):

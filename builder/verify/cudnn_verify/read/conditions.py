@@ -261,7 +261,7 @@ def _cudnn_wheel_serves(facts, detail):
     wheels = [v for name, v in facts.packages.items() if re.match(r"nvidia-cudnn(-cu\d+)?$", name)]
     asked, loaded = numbers(detail.get("compiled"))[:2], numbers(detail.get("loaded"))
     for wheel in wheels if asked else ():
-        if asked[0] == numbers(wheel)[0] and asked <= numbers(wheel)[:2] != loaded[:2]:
+        if asked[:1] == numbers(wheel)[:1] and asked <= numbers(wheel)[:2] != loaded[:2]:
             return "the wheel of cuDNN %s serves it, and another one takes its place" % wheel
     return None
 

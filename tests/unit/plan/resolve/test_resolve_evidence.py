@@ -97,6 +97,7 @@ def test_a_release_that_brought_a_name_is_a_lower_bound() -> None:
         ("from huggingface_hub import snapshot_download\nsnapshot_download('x')\n", {"huggingface-hub"}),
         ("from huggingface_hub import snapshot_download as get\nget(\n  'x')\n", {"huggingface-hub"}),
         ("import huggingface_hub as hub\nhub.snapshot_download('x')\n", {"huggingface-hub"}),
+        ("from huggingface_hub import snapshot_download as get; x = get(\n'x')\n", {"huggingface-hub"}),
         ("from huggingface_hub.snapshot_download import x\n", {"huggingface-hub<0.11"}),
         ("from huggingface_hub import snapshot_download as one\none.x('x')\n", {"huggingface-hub<0.11"}),
     ],
