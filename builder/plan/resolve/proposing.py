@@ -219,11 +219,8 @@ def propose(
             *noted_as("python", of_told_python(standing[0], demand, asked)),
             *noted_as("files", of_override(standing[0], changes, files)),
         )
-        system, driver = (
-            (one.line(standing[0].cell) for one in paged),
-            of_newer_driver(standing[0], last, demand),
-        )
-        said += (*noted_as("system", system), *noted_as("driver", driver))
+        said += noted_as("system", (one.line(standing[0].cell) for one in paged))
+        said += noted_as("driver", of_newer_driver(standing[0], last, demand))
         return ProposedMatrix(
             text=to_matrix_yaml(standing, name, remarks=[str(change) for change in changes]),
             demand=demand,

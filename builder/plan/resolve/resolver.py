@@ -138,7 +138,7 @@ def prove(
             )
             pairs = zip(batch, answers, strict=True)
             for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
-                answer = files.safest(found, demand.driver)
+                answer = files.safest(found)
                 if isinstance(answer, str) and demand.period is not None and not isinstance(found, str):
                     answer = files.of_any_time(one, demand.period, answer)
                 if isinstance(answer, Proposal):
@@ -204,18 +204,22 @@ class _Files:
         """Whether of further sets nobody would know that they are any better than those that were refused."""
         return self.read == PROOFS and not self.stands
 
-    def safest(self, answer: Answer, driver: str | None) -> Proposal | str:
+    def solved(self, proposal: Proposal) -> Answer:
+        """As :func:`solved`, of any time, for the driver and the system that are asked about."""
+        return solved(proposal, self.index, self.driver, glibc=self.glibc)
+
+    def safest(self, answer: Answer) -> Proposal | str:
         """As :meth:`judged`; with NumPy 1 where only NumPy 2 leaves it unknown."""
         found = self.judged(answer)
         first = _with_numpy_1(found) if isinstance(found, Proposal) else None
         if first is None:
             return found
-        other = self.judged(solved(first, self.index, driver, glibc=self.glibc))
+        other = self.judged(self.solved(first))
         return other if isinstance(other, Proposal) and other.possible else found
 
     def of_any_time(self, proposal: Proposal, period: Period, words: str) -> Proposal | str:
         """As :meth:`safest` with the newest set, since ``words`` refuse the one of the period."""
-        found = self.safest(solved(proposal, self.index, self.driver, glibc=self.glibc), self.driver)
+        found = self.safest(self.solved(proposal))
         told = f"{period.why}; the newest is taken, as of a set of that time: {words}"
         return found if isinstance(found, str) else replace(found, added=(*found.added, told))
 
@@ -233,7 +237,7 @@ class _Files:
         self.seconds += time.monotonic() - started
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         older = None if self.ended else _bounded(proposal, found, wheels)
-        again = solved(older, self.index, self.driver, glibc=self.glibc) if older is not None else ""
+        again = self.solved(older) if older is not None else ""
         if older is not None:
             before = {*proposal.cell.pip}
             self.kept = tuple(text for text in older.cell.pip if text not in before), older.added[-1:]
@@ -253,11 +257,11 @@ class _Files:
     def _like_the_first(self, proposal: Proposal, wheels: Sequence[Wheel]) -> Proposal | str:
         """As :meth:`judged`, by the versions of the wheels alone: those of the set that stands were read."""
         if (bound := self._with_kept(proposal)) is not None:
-            return self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
+            return self.judged(self.solved(bound))
         found = check(proposal.cell, Truth.of_lock(wheels, None), only=_BY_VERSIONS)
         refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
         if refused is not None and (bound := _bounded(proposal, (refused,), wheels)) is not None:
-            other = self.judged(solved(bound, self.index, self.driver, glibc=self.glibc))
+            other = self.judged(self.solved(bound))
             return other if isinstance(other, Proposal) else broken_set(refused)
         kept = (one for one in proposal.findings if one.rule not in _BY_VERSIONS)
         proposal = replace(proposal, cell=self._with_known_apt(proposal.cell, wheels))

@@ -390,7 +390,7 @@ def _broken(
     """A wheel with files that cannot be loaded is refused if none can, else nobody knows."""
     first = min((one for group in broken for one in group), key=lambda one: (one.file.count("/"), one.file))
     lacked = (first.opened.library or "").rpartition("/")[2]
-    by = normpath(first.opened.by or "").removeprefix(f"{SITE}/").removeprefix(".")
+    by = normpath(first.opened.by).removeprefix(f"{SITE}/") if first.opened.by else ""
     through = f" through {by}" if by and by != first.file else ""
     values = [_read_of(wheel, first.file, f"{lacked}{through}")]
     said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"

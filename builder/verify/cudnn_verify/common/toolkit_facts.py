@@ -45,12 +45,18 @@ def nvcc_told(here):
     return numbers(getattr(here, "nvcc", None)) or last
 
 
+def newest_gcc(cuda):
+    """The major release of the newest GCC that the nvcc of a CUDA accepts, of the newest on record for ();
+    None for a CUDA before those on record.
+    """
+    rows = read_patterns()["newest-gcc"].items()
+    return next((int(newest) for floor, newest in rows if not cuda or cuda >= numbers(floor)), None)
+
+
 def _last_compiler(remedies):
     """The newest GCC that the nvcc here accepts: by its message, else by its version where GCC is newer."""
-    nvcc, rows = nvcc_told(remedies.here), read_patterns()["newest-gcc"].items()
-    known = next((newest for floor, newest in rows if not nvcc or nvcc >= numbers(floor)), None)
-    here = getattr(remedies.here, "gcc", None)
-    return remedies.detail.get("last") or (known if here and known and int(here) > int(known) else None)
+    known, here = newest_gcc(nvcc_told(remedies.here)), getattr(remedies.here, "gcc", None)
+    return remedies.detail.get("last") or (str(known) if here and known and int(here) > known else None)
 
 
 def _known_arch(remedies):

@@ -17,7 +17,7 @@ from ..common.package_facts import all_apart, two_of_a_family
 from ..common.release_skew import raised_out, works_words
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts, read_patterns, told_names
-from ..common.toolkit_facts import nvcc_told
+from ..common.toolkit_facts import newest_gcc, nvcc_told
 from ..common.torch_facts import audio_past_index
 from ..common.versions import cudnn_rule, dotted, numbers, two_that_exclude
 from .package_lists import cudnn_past_pin, two_of_one_folder
@@ -109,19 +109,17 @@ def nvcc_of_other_major(facts, detail):
 
 def compiler_that_nvcc_takes(_, detail):
     """PyTorch refuses a GCC that nvcc of the CUDA in the same line accepts."""
-    cuda, rows = numbers(detail.get("cuda")), read_patterns()["newest-gcc"].items()
-    newest = next((int(newest) for floor, newest in rows if cuda and cuda >= numbers(floor)), None)
-    here = detail.get("compiler")
-    if newest is None or not here or int(here) > newest:
+    cuda, here = numbers(detail.get("cuda")), detail.get("compiler")
+    newest = newest_gcc(cuda)
+    if not cuda or newest is None or not here or int(here) > newest:
         return None
     return "the nvcc of CUDA %s accepts GCC up to %d, and GCC %s is here" % (dotted(cuda), newest, here)
 
 
 def gcc_above_nvcc(facts, _):
     """Something is compiled here by a GCC that is newer than the nvcc here accepts."""
-    nvcc, rows = nvcc_told(facts), read_patterns()["newest-gcc"].items()
-    accepted = [int(newest) for floor, newest in rows if not nvcc or nvcc >= numbers(floor)]
-    newest = accepted[0] if accepted else None
+    nvcc = nvcc_told(facts)
+    newest = newest_gcc(nvcc)
     if not facts.gcc or newest is None or int(facts.gcc) <= newest:
         return None
     if not (facts.building or facts.compiling):

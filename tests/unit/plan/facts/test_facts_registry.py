@@ -25,6 +25,7 @@ from builder.plan.resolve.solve import meant
 from builder.release.catalogue.values import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
 from builder.verify.cudnn_verify.common.distributions import module_facts
+from builder.verify.cudnn_verify.common.requirement_facts import COMPILED_AT_INSTALL
 from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.schedule import FRAMEWORKS
 from builder.verify.cudnn_verify.read import text_facts
@@ -209,6 +210,12 @@ def test_a_package_that_one_table_names_has_a_table_of_its_releases() -> None:
         and not any(re.fullmatch(packages, name) for packages in brought)
     }
     assert unknown == WITHOUT_A_TABLE
+
+
+def test_what_is_compiled_against_pytorch_is_known_to_the_probe() -> None:
+    """But for diso, which is a part of other words."""
+    against = {row.name for row in tables.load().builds if row.against == "torch"}
+    assert against - {*COMPILED_AT_INSTALL} == {"diso"}
 
 
 def test_the_probe_installs_for_a_module_what_the_tables_name_in_its_place() -> None:
